@@ -37,6 +37,10 @@ impl Wakers {
     pub(crate) fn wake(self) {
         self.into_iter().for_each(Waker::wake);
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.more.is_empty()
+    }
 }
 
 impl Extend<Waker> for Wakers {

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Waker};
 
-use napi::bindgen_prelude::{Array, Function, JsValue, Unknown};
+use napi::bindgen_prelude::{Array, Function, FunctionRef, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
@@ -56,6 +56,8 @@ fn close(clients: &Clients) {
 pub struct Port {
     queue: Arc<Queue>,
     bell: Arc<Bell>,
+    /// What takes what is queued.
+    ring: FunctionRef<(), ()>,
     /// The operations under way, with what ends them if they can be revoked.
     running: Mutex<HashMap<i64, Option<Revocation>>>,
     turn: Turn,
@@ -81,6 +83,7 @@ impl Port {
                 let _ = caught(|| close(&clients));
             })?;
         }
+        let called = ring.create_ref()?;
         let bell = ring
             .build_threadsafe_function()
             .weak::<true>()
@@ -95,6 +98,7 @@ impl Port {
         Ok(Port {
             queue,
             bell,
+            ring: called,
             running: Mutex::default(),
             turn: Turn::default(),
             is_node,
@@ -137,7 +141,10 @@ impl Port {
     #[napi(catch_unwind)]
     pub fn submit(&self, env: &Env) -> Option<Failure> {
         // Not before: whoever only loads the package needs no thread for I/O.
-        let watched = || self.is_node.then(|| sockets::watched(env.raw())).flatten();
+        let watched = || match self.ring.borrow_back(env) {
+            Ok(ring) if self.is_node => sockets::watched(&ring, env, &self.queue),
+            _ => None,
+        };
         let steps = self.steps.get_or_init(watched);
         checked(|| match steps {
             Some(steps) if lock(&self.running).len() == 1 => self.turn.end_alone(steps),

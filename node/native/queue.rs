@@ -83,6 +83,21 @@ impl Queue {
         }
     }
 
+    /// The loop is about to look whether there is anything.
+    pub(crate) fn attend(&self) {
+        self.news.attend();
+    }
+
+    /// It looks: whether there is, and it is to take it.
+    pub(crate) fn attended(&self) -> bool {
+        self.news.attended()
+    }
+
+    /// The loop is to take what there is in another turn.
+    pub(crate) fn ring(&self) {
+        (self.ring)();
+    }
+
     /// What there is for one turn of the loop: all that has happened, oldest first, or else
     /// one log line.
     pub(crate) fn take(&self) -> Vec<Event> {

@@ -1,24 +1,39 @@
 //! How an event loop of Node drives the I/O itself while one operation is under way: libuv
 //! watches the descriptor of [`Steps`].
 //!
+//! What a step completes reaches JavaScript in that step: the bell would be a message of the loop to
+//! itself, and another turn of it.
+//!
 //! libuv is the host's, which need not have it: its functions are looked up at run time, and
 //! where one is missing the I/O thread does it all.
 
+use std::sync::Arc;
+
+use napi::bindgen_prelude::Function;
 use quorlock::binding::Steps;
 
-/// Has the loop of this environment drive; `None` where it cannot.
+use crate::queue::Queue;
+
+/// Has the loop of this environment drive, and call `ring` where the queue has something then; `None`
+/// where it cannot.
 #[cfg(target_os = "linux")]
-pub(crate) fn watched(env: napi::sys::napi_env) -> Option<Steps> {
+pub(crate) fn watched(
+    ring: &Function<'_, (), ()>,
+    env: &napi::Env,
+    queue: &Arc<Queue>,
+) -> Option<Steps> {
+    use napi::JsValue;
+
     // Without an I/O thread the call itself fails, and says why.
     let (steps, descriptor) = Steps::new().ok()??;
     // SAFETY: called by JavaScript, on the thread of the environment.
-    let watches = unsafe { libuv::watch(env, steps, descriptor) };
+    let watches = unsafe { libuv::watch(env.raw(), steps, descriptor, ring.raw(), queue) };
     watches.then_some(steps)
 }
 
 /// Has the loop of this environment drive; `None` where it cannot.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn watched(_env: napi::sys::napi_env) -> Option<Steps> {
+pub(crate) fn watched(_: &Function<'_, (), ()>, _: &napi::Env, _: &Arc<Queue>) -> Option<Steps> {
     None
 }
 
@@ -27,10 +42,12 @@ mod libuv {
     use std::ffi::{CStr, c_int, c_void};
     use std::mem::transmute_copy;
     use std::ptr::null_mut;
-    use std::sync::OnceLock;
+    use std::sync::{Arc, OnceLock};
 
     use napi::sys;
     use quorlock::binding::{Steps, caught};
+
+    use crate::queue::Queue;
 
     /// `UV_POLL` of `uv_handle_type`.
     const POLL: c_int = 8;
@@ -87,24 +104,130 @@ mod libuv {
     struct Watch {
         uv: &'static Uv,
         steps: Steps,
+        queue: Arc<Queue>,
+        ring: Ring,
         handle: Handle,
         /// Keeps the environment from ending before the handle is closed.
         hook: sys::napi_async_cleanup_hook_handle,
+    }
+
+    /// The function of JavaScript that takes what is queued, and how it is called from the loop.
+    #[derive(Clone, Copy)]
+    struct Ring {
+        env: sys::napi_env,
+        function: sys::napi_ref,
+        /// As whose work async hooks see the call.
+        context: sys::napi_async_context,
+    }
+
+    impl Ring {
+        /// `None` where the environment has no room for it.
+        ///
+        /// # Safety
+        ///
+        /// On the thread of the environment, called by JavaScript.
+        unsafe fn new(env: sys::napi_env, function: sys::napi_value) -> Option<Ring> {
+            let mut ring = Ring {
+                env,
+                function: null_mut(),
+                context: null_mut(),
+            };
+            let mut name = null_mut();
+            // SAFETY: the environment lives, and each pointer leads to a place for what is made.
+            unsafe {
+                let text = c"quorlock";
+                let named = sys::napi_create_string_utf8(env, text.as_ptr(), 8, &mut name);
+                is_ok(named).then_some(())?;
+                let known = sys::napi_create_reference(env, function, 1, &mut ring.function);
+                is_ok(known).then_some(())?;
+                let begun = sys::napi_async_init(env, null_mut(), name, &mut ring.context);
+                if !is_ok(begun) {
+                    sys::napi_delete_reference(env, ring.function);
+                    return None;
+                }
+            }
+            Some(ring)
+        }
+
+        /// Calls it, with all that follows from what it settles; false where the environment cannot.
+        ///
+        /// # Safety
+        ///
+        /// On the thread of the environment, which lives, and outside of JavaScript.
+        unsafe fn call(self) -> bool {
+            let env = self.env;
+            let (mut scope, mut function, mut global) = (null_mut(), null_mut(), null_mut());
+            // SAFETY: as above; values live until the scope is closed.
+            unsafe {
+                if !is_ok(sys::napi_open_handle_scope(env, &mut scope)) {
+                    return false;
+                }
+                let found = is_ok(sys::napi_get_reference_value(
+                    env,
+                    self.function,
+                    &mut function,
+                )) && is_ok(sys::napi_get_global(env, &mut global));
+                let context = self.context;
+                let none = std::ptr::null();
+                let called = found
+                    && match sys::napi_make_callback(
+                        env,
+                        context,
+                        global,
+                        function,
+                        0,
+                        none,
+                        null_mut(),
+                    ) {
+                        sys::Status::napi_pending_exception => {
+                            let mut thrown = null_mut();
+                            if is_ok(sys::napi_get_and_clear_last_exception(env, &mut thrown)) {
+                                sys::napi_fatal_exception(env, thrown);
+                            }
+                            true
+                        }
+                        status => is_ok(status),
+                    };
+                sys::napi_close_handle_scope(env, scope);
+                called
+            }
+        }
+
+        /// # Safety
+        ///
+        /// On the thread of the environment; it is called no more.
+        unsafe fn end(self) {
+            // SAFETY: both were made in `new`.
+            unsafe {
+                sys::napi_async_destroy(self.env, self.context);
+                sys::napi_delete_reference(self.env, self.function);
+            }
+        }
+    }
+
+    fn is_ok(status: sys::napi_status) -> bool {
+        status == sys::Status::napi_ok
     }
 
     /// Whether the loop of this environment now steps whenever the descriptor is readable.
     ///
     /// # Safety
     ///
-    /// On the thread of the environment, which lives.
-    pub(super) unsafe fn watch(env: sys::napi_env, steps: Steps, descriptor: c_int) -> bool {
+    /// On the thread of the environment, called by JavaScript.
+    pub(super) unsafe fn watch(
+        env: sys::napi_env,
+        steps: Steps,
+        descriptor: c_int,
+        ring: sys::napi_value,
+        queue: &Arc<Queue>,
+    ) -> bool {
         let Some(uv) = Uv::get() else {
             return false;
         };
         let mut event_loop = null_mut();
         // SAFETY: the environment lives.
         let got = unsafe { sys::napi_get_uv_event_loop(env, &mut event_loop) };
-        if got != sys::Status::napi_ok {
+        if !is_ok(got) {
             return false;
         }
         // SAFETY: a handle is plain memory of that size; it is freed when it is closed.
@@ -118,9 +241,17 @@ mod libuv {
             unsafe { libc::free(handle) };
             return false;
         }
+        // SAFETY: as this function.
+        let Some(ring) = (unsafe { Ring::new(env, ring) }) else {
+            // SAFETY: the handle is open, and has no data.
+            unsafe { (uv.close)(handle, closed) };
+            return false;
+        };
         let watch = Box::into_raw(Box::new(Watch {
             uv,
             steps,
+            queue: queue.clone(),
+            ring,
             handle,
             hook: null_mut(),
         }));
@@ -140,14 +271,23 @@ mod libuv {
     extern "C" fn step(handle: Handle, _status: c_int, _events: c_int) {
         let _ = caught(|| {
             // SAFETY: the handle is open, so its data is there.
-            let steps = unsafe { data_of(handle).map(|watch| (*watch).steps) };
-            if let Some(steps) = steps {
-                let _ = steps.step(Vec::new());
+            let Some(watch) = (unsafe { data_of(handle) }) else {
+                return;
+            };
+            // What JavaScript does may end all that is watched.
+            // SAFETY: as above.
+            let (steps, queue, ring) =
+                unsafe { ((*watch).steps, (*watch).queue.clone(), (*watch).ring) };
+            queue.attend();
+            let _ = caught(|| steps.step(Vec::new()));
+            // SAFETY: this is the thread of the environment, and its loop calls.
+            if queue.attended() && !unsafe { ring.call() } {
+                queue.ring();
             }
         });
     }
 
-    /// The data of a handle.
+    /// The data of a handle, if it has any.
     ///
     /// # Safety
     ///
@@ -155,14 +295,18 @@ mod libuv {
     unsafe fn data_of(handle: Handle) -> Option<*mut Watch> {
         let uv = Uv::get()?;
         // SAFETY: as above.
-        Some(unsafe { (uv.get_data)(handle) }.cast())
+        let watch: *mut Watch = unsafe { (uv.get_data)(handle) }.cast();
+        (!watch.is_null()).then_some(watch)
     }
 
     /// The environment ends.
     unsafe extern "C" fn end(_hook: sys::napi_async_cleanup_hook_handle, watch: *mut c_void) {
         let watch: *mut Watch = watch.cast();
         // SAFETY: it lives until its handle is closed, which happens here and once.
-        unsafe { ((*watch).uv.close)((*watch).handle, closed) };
+        unsafe {
+            (*watch).ring.end();
+            ((*watch).uv.close)((*watch).handle, closed);
+        }
     }
 
     extern "C" fn closed(handle: Handle) {

@@ -4,6 +4,7 @@ import { inspect } from "node:util";
 
 import { native, type NativeElection } from "./binding.js";
 import { checkBody, finished } from "./body.js";
+import { called, chained } from "./chained.js";
 import { checked, LockLostError, look } from "./errors.js";
 import { hear, lineOf, shown } from "./events.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
@@ -64,12 +65,14 @@ export class Election {
    * Rejects as `lock.acquire`; with `LockTimeoutError` only where a `wait` was given. A `signal` that aborts has it leave the
    * line.
    */
-  async campaign(options: AcquireOptions = {}): Promise<Lease> {
-    const it = self(this);
-    const looked = look(it.campaign, () => acquireOptions(options));
-    const lease = await acquireFor(it.#lock, looked, undefined, it.campaign);
-    it.#seat = { lease };
-    return lease;
+  campaign(options: AcquireOptions = {}): Promise<Lease> {
+    return chained(Election.prototype.campaign, async (call) => {
+      const it = self(this);
+      const looked = look(call.from, () => acquireOptions(options));
+      const lease = await acquireFor(it.#lock, looked, undefined, call);
+      it.#seat = { lease };
+      return lease;
+    });
   }
 
   /**
@@ -132,7 +135,7 @@ export class Election {
   /** The next term; nothing where it was lost before the event loop, which was busy, saw it. */
   async #elected(signal: AbortSignal | undefined): Promise<Lease | undefined> {
     try {
-      return await acquireFor(this.#lock, { wait: Infinity, signal }, undefined, this.run);
+      return await acquireFor(this.#lock, { wait: Infinity, signal }, undefined, called(this.run));
     } catch (error) {
       // The reason of a signal may be such an error, too.
       if (error instanceof LockLostError && signal?.aborted !== true) return undefined;

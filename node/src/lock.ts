@@ -3,6 +3,7 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativePort } from "./binding.js";
+import { chained, type Call } from "./chained.js";
 import { traced, type AcquireMessage } from "./channels.js";
 import { look, toError } from "./errors.js";
 import {
@@ -39,19 +40,19 @@ export let newLock: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Lock;
-/** Acquires for a call with a body, or by hand, and for `from`, a function of the API. Not part of the API. */
+/** Acquires for a call with a body, or by hand. Not part of the API. */
 export let acquireFor: (
   lock: Lock,
   options: Acquiring,
   own: Invocation | undefined,
-  from: Function,
+  call: Call,
 ) => Promise<Lease>;
 /** The same; `null` where others hold the lock all the time. Not part of the API. */
 export let tryAcquireFor: (
   lock: Lock,
   options: Acquiring,
   own: Invocation | undefined,
-  from: Function,
+  call: Call,
 ) => Promise<Lease | null>;
 /** Which lock it is. Not part of the API. */
 export let askedFor: (lock: Lock) => Asked;
@@ -85,8 +86,8 @@ export class Lock {
 
   static {
     newLock = (core, key, options, client) => new Lock(core, key, options, client);
-    acquireFor = (lock, options, own, from) => lock.#acquire(options, own, from);
-    tryAcquireFor = (lock, options, own, from) => lock.#tryAcquire(options, own, from);
+    acquireFor = (lock, options, own, call) => lock.#acquire(options, own, call);
+    tryAcquireFor = (lock, options, own, call) => lock.#tryAcquire(options, own, call);
     askedFor = (lock) => lock.#asked;
   }
 
@@ -102,16 +103,17 @@ export class Lock {
    * Calls of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past that
    * line.
    */
-  async acquire(options: AcquireOptions = {}): Promise<Lease> {
-    const it = self(this);
-    const looked = look(it.acquire, () => acquireOptions(options));
-    return await it.#acquire(looked, undefined, it.acquire);
+  acquire(options: AcquireOptions = {}): Promise<Lease> {
+    return chained(Lock.prototype.acquire, async (call) => {
+      const looked = look(call.from, () => acquireOptions(options));
+      return await self(this).#acquire(looked, undefined, call);
+    });
   }
 
-  #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease> {
+  #acquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease> {
     return traced(
       () => this.#message(),
-      () => this.#won(this.#core.acquire, options, own, from) as Promise<Lease>,
+      () => this.#won(this.#core.acquire, options, own, call) as Promise<Lease>,
     );
   }
 
@@ -123,13 +125,13 @@ export class Lock {
     acquire: NativeClient["acquire"],
     options: Acquiring,
     own: Invocation | undefined,
-    from: Function,
+    call: Call,
   ): Promise<Lease | null> {
     const owner = own?.ownerOf(this.#asked);
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#key, labelled(this.#options, options), owner, options.wait);
-    const outcome = await acquiring<boolean>([this.#asked], own, options, from, start);
-    if ("failure" in outcome) throw toError(outcome.failure, from, outcome.caller);
+    const outcome = await acquiring<boolean>([this.#asked], own, options, call, start);
+    if ("failure" in outcome) throw toError(outcome.failure, call.run, outcome.caller);
     if (!outcome.value) return null;
     const lease = newLease(outcome.number, this.#keeper);
     own?.won(this.#asked, lease, owner);
@@ -137,16 +139,17 @@ export class Lock {
   }
 
   /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
-  async tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Lease | null> {
-    const it = self(this);
-    const looked = look(it.tryAcquire, () => acquireOptions(options));
-    return await it.#tryAcquire({ ...looked, wait: 0 }, undefined, it.tryAcquire);
+  tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Lease | null> {
+    return chained(Lock.prototype.tryAcquire, async (call) => {
+      const looked = look(call.from, () => acquireOptions(options));
+      return await self(this).#tryAcquire({ ...looked, wait: 0 }, undefined, call);
+    });
   }
 
-  #tryAcquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease | null> {
+  #tryAcquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease | null> {
     return traced(
       () => this.#message(),
-      () => this.#won(this.#core.tryAcquire, options, own, from),
+      () => this.#won(this.#core.tryAcquire, options, own, call),
     );
   }
 

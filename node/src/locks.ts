@@ -3,6 +3,7 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLeases, NativeLockOptions, NativePort } from "./binding.js";
+import { chained, type Call } from "./chained.js";
 import { traced } from "./channels.js";
 import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
@@ -18,19 +19,19 @@ export let newLocks: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Locks;
-/** Acquires for a call with a body, or by hand, and for `from`, a function of the API. Not part of the API. */
+/** Acquires for a call with a body, or by hand. Not part of the API. */
 export let acquireAllFor: (
   locks: Locks,
   options: Acquiring,
   own: Invocation | undefined,
-  from: Function,
+  call: Call,
 ) => Promise<Leases>;
 /** The same; `null` where others hold one of the locks all the time. Not part of the API. */
 export let tryAcquireAllFor: (
   locks: Locks,
   options: Acquiring,
   own: Invocation | undefined,
-  from: Function,
+  call: Call,
 ) => Promise<Leases | null>;
 
 /** What was won: the leases together, and of which of the names each is, in the order of the leases. */
@@ -70,8 +71,8 @@ export class Locks {
 
   static {
     newLocks = (core, keys, options, client) => new Locks(core, keys, options, client);
-    acquireAllFor = (locks, options, own, from) => locks.#acquire(options, own, from);
-    tryAcquireAllFor = (locks, options, own, from) => locks.#tryAcquire(options, own, from);
+    acquireAllFor = (locks, options, own, call) => locks.#acquire(options, own, call);
+    tryAcquireAllFor = (locks, options, own, call) => locks.#tryAcquire(options, own, call);
   }
 
   /**
@@ -80,36 +81,38 @@ export class Locks {
    *
    * Rejects as `Lock.acquire`, for the first lock that could not be had; then none is held.
    */
-  async acquire(options: AcquireOptions = {}): Promise<Leases> {
-    const it = self(this);
-    const looked = look(it.acquire, () => acquireOptions(options));
-    return await it.#acquire(looked, undefined, it.acquire);
+  acquire(options: AcquireOptions = {}): Promise<Leases> {
+    return chained(Locks.prototype.acquire, async (call) => {
+      const looked = look(call.from, () => acquireOptions(options));
+      return await self(this).#acquire(looked, undefined, call);
+    });
   }
 
-  async #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Leases> {
-    return (await this.#traced(this.#core.acquireAll, options, own, from))!;
+  async #acquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases> {
+    return (await this.#traced(this.#core.acquireAll, options, own, call))!;
   }
 
   /** Tries once. `null` where another holds one of the locks. Rejects as `acquire` otherwise. */
-  async tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Leases | null> {
-    const it = self(this);
-    const looked = look(it.tryAcquire, () => acquireOptions(options));
-    return await it.#tryAcquire({ ...looked, wait: 0 }, undefined, it.tryAcquire);
+  tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Leases | null> {
+    return chained(Locks.prototype.tryAcquire, async (call) => {
+      const looked = look(call.from, () => acquireOptions(options));
+      return await self(this).#tryAcquire({ ...looked, wait: 0 }, undefined, call);
+    });
   }
 
-  async #tryAcquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Leases | null> {
-    return await this.#traced(this.#core.tryAcquireAll, options, own, from);
+  async #tryAcquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases | null> {
+    return await this.#traced(this.#core.tryAcquireAll, options, own, call);
   }
 
   #traced(
     acquire: NativeClient["acquireAll"],
     options: Acquiring,
     own: Invocation | undefined,
-    from: Function,
+    call: Call,
   ): Promise<Leases | null> {
     return traced(
       () => ({ names: this.names, group: this.#options?.group ?? "" }),
-      () => this.#won(acquire, options, own, from),
+      () => this.#won(acquire, options, own, call),
     );
   }
 
@@ -117,13 +120,13 @@ export class Locks {
     acquire: NativeClient["acquireAll"],
     options: Acquiring,
     own: Invocation | undefined,
-    from: Function,
+    call: Call,
   ): Promise<Leases | null> {
     const owners = own === undefined ? undefined : this.#asked.map((asked) => own.ownerOf(asked));
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#keys, labelled(this.#options, options), owners, options.wait);
-    const outcome = await acquiring<Won | null>(this.#asked, own, options, from, start);
-    if ("failure" in outcome) throw toError(outcome.failure, from, outcome.caller);
+    const outcome = await acquiring<Won | null>(this.#asked, own, options, call, start);
+    if ("failure" in outcome) throw toError(outcome.failure, call.run, outcome.caller);
     const { value, number } = outcome;
     if (value === null) return null;
     const [core, places] = value;

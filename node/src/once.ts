@@ -1,5 +1,6 @@
 /** `once(…)`: a job that every host starts, and one runs. */
 
+import { chained } from "./chained.js";
 import type { Client } from "./client.js";
 import { look } from "./errors.js";
 import { nameOf, onceOptions, type Name } from "./options.js";
@@ -29,7 +30,9 @@ export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wai
  *
  * Rejects as `redlock`, but not where another holds the lock.
  */
-export async function once<T, R = undefined>(name: Name, options: OnceOptions<R>, job: Body<T>): Promise<T | R> {
-  const asked = look(once, () => scoped(nameOf("name", name), onceOptions(options), job));
-  return (await attempted<T, R>(asked, job as AnyBody<T>, once)) as T | R;
+export function once<T, R = undefined>(name: Name, options: OnceOptions<R>, job: Body<T>): Promise<T | R> {
+  return chained(once, async (call) => {
+    const asked = look(once, () => scoped(nameOf("name", name), onceOptions(options), job));
+    return (await attempted<T, R>(asked, job as AnyBody<T>, call)) as T | R;
+  });
 }

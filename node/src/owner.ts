@@ -10,6 +10,7 @@ import {
   type NativeOwner,
   type NativePort,
 } from "./binding.js";
+import type { Call } from "./chained.js";
 import { shown, warn } from "./events.js";
 import { isGivenBack, type Lease } from "./lease.js";
 import { bytesOf, type Acquiring, type Name } from "./options.js";
@@ -220,7 +221,7 @@ class Within {
   }
 
   /** Tells it, and again and again of a wait without end. */
-  async tell(wait: number, from: Function): Promise<void> {
+  async tell(wait: number, { from }: Call): Promise<void> {
     // The frames of the caller are here before the first `await`.
     const caller = { stack: "" };
     Error.captureStackTrace(caller, from);
@@ -266,22 +267,21 @@ class Within {
 }
 
 /**
- * Has an operation acquire these. `own`: the call whose body they are for, nothing for what is acquired by hand. `from`: the function of
- * the API that the user called.
+ * Has an operation acquire these. `own`: the call whose body they are for, nothing for what is acquired by hand.
  */
 export function acquiring<T>(
   asked: readonly Asked[],
   own: Invocation | undefined,
   { wait = asked[0]!.wait, signal }: Acquiring,
-  from: Function,
+  call: Call,
   start: (port: NativePort, number: number) => Failure | null,
 ): Promise<Outcome<T>> {
   const inner = own === undefined ? running(storage.getStore()) : own.parent;
   const within = inner === undefined ? undefined : new Within(asked, own, inner);
   const isTold = within !== undefined && within.conflicts().length > 0;
-  if (isTold && wait !== 0 && signal?.aborted !== true) void within.tell(wait, from);
+  if (isTold && wait !== 0 && signal?.aborted !== true) void within.tell(wait, call);
   // Each lease that may be won has a number.
   const numbers = asked.length;
-  const operation = signal === undefined ? begin<T>(from, start, numbers) : beginUntil<T>(from, signal, start, numbers);
+  const operation = signal === undefined ? begin<T>(call, start, numbers) : beginUntil<T>(call, signal, start, numbers);
   return isTold ? within.until(operation) : operation;
 }

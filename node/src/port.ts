@@ -2,6 +2,7 @@
 
 import { isMainThread } from "node:worker_threads";
 
+import { called, type Call } from "./chained.js";
 import { native, type Failure, type NativeLine, type NativePort } from "./binding.js";
 import { checked, toError, type Caller } from "./errors.js";
 import { noMore, whenAborted } from "./signals.js";
@@ -119,23 +120,16 @@ export function stay(what: object): () => void {
   return () => forget(number);
 }
 
-/** The stack of who called `from`. V8 keeps the frames, and makes a text of them when that is asked for. */
-function callerOf(from: Function): Caller {
-  const caller = { stack: "" };
-  Error.captureStackTrace(caller, from);
-  return caller;
-}
-
 /**
- * Starts an operation of the API's function `from`, under a number of its own, or the first of several. `null`: the stack of the
- * call is not kept, which costs as much as all else here, for what each scope does at its end.
+ * Starts an operation of the API's function `from`, or of a call of it, under a number of its own, or the first of several. `null`: the
+ * stack of the call is not kept, for what each scope does at its end.
  */
 export function begin<T>(
-  from: Function | null,
+  from: Function | Call | null,
   start: (port: NativePort, number: number) => Failure | null,
   numbers = 1,
 ): Promise<Outcome<T>> {
-  const caller = from === null ? undefined : callerOf(from);
+  const caller = typeof from === "function" ? called(from) : (from ?? undefined);
   const failed = (failure: Failure): Outcome<T> => (caller === undefined ? { failure } : { failure, caller });
   return new Promise((resolve) => {
     const number = reserve(numbers);
@@ -155,12 +149,12 @@ export function begin<T>(
  * released. A signal that aborts later does nothing.
  */
 export function beginUntil<T>(
-  from: Function,
+  from: Function | Call,
   signal: AbortSignal,
   start: (port: NativePort, number: number) => Failure | null,
   numbers = 1,
 ): Promise<Outcome<T>> {
-  const caller = callerOf(from);
+  const caller = typeof from === "function" ? called(from) : from;
   return new Promise((resolve, reject) => {
     if (signal.aborted) {
       reject(signal.reason);

@@ -1,6 +1,7 @@
 /** `redlock(…)`: a lock in one line. */
 
 import { checkBody, finished } from "./body.js";
+import { chained, type Call } from "./chained.js";
 import { Client } from "./client.js";
 import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
@@ -79,19 +80,21 @@ type Rest<B, O = RedlockOptions> = [B] | [O, B];
  *
  * `redlock.events` emits `lost` for the leases of all calls without `client`, and `log`.
  */
-export async function redlock<T>(name: Name, body: Body<T>): Promise<T>;
-export async function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
-export async function redlock<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T>;
-export async function redlock<T>(names: readonly Name[], options: RedlockOptions, body: BodyOfAll<T>): Promise<T>;
-export async function redlock<T>(name: Name | readonly Name[], ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>): Promise<T> {
-  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
-  const { lock, signal, reentrant } = look(redlock, () => prepared(name, given, body));
-  // Made here, where the caller's context is sure to be there.
-  const own = new Invocation(reentrant);
-  const held = await (lock instanceof Locks
-    ? acquireAllFor(lock, { signal }, own, redlock)
-    : acquireFor(lock, { signal }, own, redlock));
-  return await holding(held, own, body, redlock);
+export function redlock<T>(name: Name, body: Body<T>): Promise<T>;
+export function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
+export function redlock<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T>;
+export function redlock<T>(names: readonly Name[], options: RedlockOptions, body: BodyOfAll<T>): Promise<T>;
+export function redlock<T>(name: Name | readonly Name[], ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>): Promise<T> {
+  return chained(redlock, async (call) => {
+    const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
+    const { lock, signal, reentrant } = look(redlock, () => prepared(name, given, body));
+    // Made here, where the caller's context is sure to be there.
+    const own = new Invocation(reentrant);
+    const held = await (lock instanceof Locks
+      ? acquireAllFor(lock, { signal }, own, call)
+      : acquireFor(lock, { signal }, own, call));
+    return await holding(held, own, body, call.run);
+  });
 }
 
 /**
@@ -103,24 +106,26 @@ export async function redlock<T>(name: Name | readonly Name[], ...rest: Rest<Bod
  *
  * By default it tries once; with `wait` for so long. Rejects as `redlock`, but never because others hold the lock.
  */
-async function attempt<T>(name: Name, body: Body<T>): Promise<T | undefined>;
-async function attempt<T, R = undefined>(name: Name, options: AttemptOptions<R>, body: Body<T>): Promise<T | R>;
-async function attempt<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T | undefined>;
-async function attempt<T, R = undefined>(
+function attempt<T>(name: Name, body: Body<T>): Promise<T | undefined>;
+function attempt<T, R = undefined>(name: Name, options: AttemptOptions<R>, body: Body<T>): Promise<T | R>;
+function attempt<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T | undefined>;
+function attempt<T, R = undefined>(
   names: readonly Name[],
   options: AttemptOptions<R>,
   body: BodyOfAll<T>,
 ): Promise<T | R>;
-async function attempt<T, R>(
+function attempt<T, R>(
   name: Name | readonly Name[],
   ...rest: Rest<Body<T>, AttemptOptions<R>> | Rest<BodyOfAll<T>, AttemptOptions<R>>
 ): Promise<T | R | undefined> {
-  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [AttemptOptions<R>, AnyBody<T>];
-  const asked = look(attempt, () => {
-    const [ofLock, ...others] = attemptOptions(given);
-    return scoped(name, [{ wait: 0, ...ofLock }, ...others], body);
+  return chained(attempt, async (call) => {
+    const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [AttemptOptions<R>, AnyBody<T>];
+    const asked = look(attempt, () => {
+      const [ofLock, ...others] = attemptOptions(given);
+      return scoped(name, [{ wait: 0, ...ofLock }, ...others], body);
+    });
+    return await attempted<T, R>(asked, body, call);
   });
-  return await attempted(asked, body, attempt);
 }
 
 redlock.attempt = attempt;
@@ -132,32 +137,34 @@ redlock.attempt = attempt;
  *
  * As `redlock` in all else. A call within the body has another slot, unless it says `reentrant: true`; `lease.slot` tells which one it is.
  */
-export async function semaphore<T>(name: Name, slots: number, body: Body<T>): Promise<T>;
-export async function semaphore<T>(
+export function semaphore<T>(name: Name, slots: number, body: Body<T>): Promise<T>;
+export function semaphore<T>(
   name: Name,
   slots: number,
   options: Omit<RedlockOptions, "shared" | "slots">,
   body: Body<T>,
 ): Promise<T>;
-export async function semaphore<T>(name: Name, slots: number, ...rest: Rest<Body<T>>): Promise<T> {
-  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
-  const { lock, signal, reentrant } = look(semaphore, () => prepared(nameOf("name", name), { ...given, slots }, body));
-  const own = new Invocation(reentrant);
-  return await holding(await acquireFor(lock as Lock, { signal }, own, semaphore), own, body as AnyBody<T>, semaphore);
+export function semaphore<T>(name: Name, slots: number, ...rest: Rest<Body<T>>): Promise<T> {
+  return chained(semaphore, async (call) => {
+    const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
+    const { lock, signal, reentrant } = look(semaphore, () => prepared(nameOf("name", name), { ...given, slots }, body));
+    const own = new Invocation(reentrant);
+    return await holding(await acquireFor(lock as Lock, { signal }, own, call), own, body, call.run);
+  });
 }
 
 /** Runs the body where the lock is had in time; else it is left out. Not part of the API. */
 export async function attempted<T, R>(
   { lock, signal, reentrant, otherwise }: Scoped,
   body: AnyBody<T>,
-  from: Function,
+  call: Call,
 ): Promise<T | R | undefined> {
   const own = new Invocation(reentrant);
   const held = await (lock instanceof Locks
-    ? tryAcquireAllFor(lock, { signal }, own, from)
-    : tryAcquireFor(lock, { signal }, own, from));
-  if (held !== null) return await holding(held, own, body, from);
-  return finished(await (otherwise as AttemptOptions<R>["otherwise"])?.(), from);
+    ? tryAcquireAllFor(lock, { signal }, own, call)
+    : tryAcquireFor(lock, { signal }, own, call));
+  if (held !== null) return await holding(held, own, body, call.run);
+  return finished(await (otherwise as AttemptOptions<R>["otherwise"])?.(), call.run);
 }
 
 const throwIfEnded = (held: Held, from: Function) =>

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use quorlock::binding::spawn;
-use quorlock::blocking;
+use quorlock::binding::{self, spawn};
 
 use crate::ending;
 use crate::error::checked;
@@ -36,7 +35,7 @@ where
     let passed = |time| begun.elapsed() >= time;
     // Nearly every wait is over before there is anything to look for.
     let soon = limit.min(LOOK);
-    let first = py.detach(|| blocking::wait_or(&mut future, soon, || passed(soon)));
+    let first = py.detach(|| binding::wait_or(&mut future, soon, || passed(soon)));
     if first.is_some() || passed(limit) {
         return Ok(first);
     }
@@ -50,7 +49,7 @@ where
     let task = checked(py, spawn(future))?;
     let mut raised = None;
     let over = || passed(limit) || is_raised(nothing, &mut raised);
-    let output = py.detach(|| blocking::wait_or(task, every.min(limit), over));
+    let output = py.detach(|| binding::wait_or(task, every.min(limit), over));
     match raised {
         Some(raised) => Err(raised),
         None => output.map(|output| checked(py, output)).transpose(),

@@ -201,25 +201,60 @@ test("the stack begins at the caller, for every call", async () => {
   await holder.release();
 });
 
-test("the stack is that of the call where its promise is returned", async () => {
+test("the stack is that of the call where its promise is chained on or returned", async () => {
   const holder = await client.lock("returned").acquire();
-  const unawaited = {
+  const election = client.election("led");
+  const signal = new AbortController().signal;
+  const calls = {
     acquire: () => client.lock("returned").acquire({ wait: 0 }),
-    "acquire with a signal": () => client.lock("returned").acquire({ wait: 0, signal: new AbortController().signal }),
+    "acquire with a signal": () => client.lock("returned").acquire({ wait: 0, signal }),
+    lockAll: () => client.lockAll(["returned", "other"]).acquire({ wait: 0 }),
+    redlock: () => quorlock.redlock("returned", { client, wait: 0 }, async () => {}),
+    semaphore: () => quorlock.semaphore("returned", 1, { client, wait: 0 }, async () => {}),
+    campaign: () => election.campaign({ wait: 0 }),
   };
-  for (const [name, call] of Object.entries(unawaited)) {
-    let caught;
-    (function whoCalls() {
-      // A promise that is handed on: nothing awaits the call.
-      call().then(undefined, (error) => (caught = error));
-    })();
-    while (caught === undefined) await new Promise(setImmediate);
-    assert.equal(caught.kind, "Contended", name);
-    assert.ok(caught.stack.startsWith(`${caught.name}: ${caught.message}\n    at `), `${name}: ${caught.stack}`);
-    assert.match(caught.stack, /whoCalls/, name);
-    assert.doesNotMatch(caught.stack, /node.dist/, name);
+  // Each is full.
+  const slot = await client.lock("returned", { slots: 1 }).acquire();
+  const term = await client.election("led").campaign();
+  const ways = {
+    then: function whoCalls(call, tell) {
+      call().then(undefined, tell);
+    },
+    catch: function whoCalls(call, tell) {
+      call().catch(tell);
+    },
+    finally: function whoCalls(call, tell) {
+      call()
+        .finally(() => {})
+        .catch(tell);
+    },
+    race: function whoCalls(call, tell) {
+      Promise.race([call()]).catch(tell);
+    },
+    "an async function returns it": async function whoCalls(call, tell) {
+      const returns = async function whoCalls() {
+        return call();
+      };
+      await returns().then(undefined, tell);
+    },
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const [way, chains] of Object.entries(ways)) {
+      const error = await new Promise((resolve) => setImmediate(chains, call, resolve));
+      const what = `${name}, ${way}: ${error.stack}`;
+      assert.ok(["Contended", "Timeout"].includes(error.kind), what);
+      assert.ok(error.stack.startsWith(`${error.name}: ${error.message}\n    at `), what);
+      assert.match(error.stack, /whoCalls/, what);
+      assert.doesNotMatch(error.stack, /node.dist/, what);
+    }
   }
-  await holder.release();
+  // A promise of the API is one as any other.
+  const promise = client.lock("free").acquire();
+  assert.ok(promise instanceof Promise && promise.constructor === Promise);
+  assert.match(inspect(promise), /^Promise {\s+<pending>/);
+  assert.deepEqual(Object.keys(promise), []);
+  await (await promise).release();
+  for (const held of [holder, slot, term]) await held.release();
 });
 
 test("a key is not shown, whatever is wrong with it", () => {

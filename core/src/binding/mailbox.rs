@@ -59,10 +59,18 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// The loop is going to [take](Mailbox::take) what there is in a moment: it need not be
-    /// rung for until then.
+    /// The loop is going to [take](Mailbox::take) what there is in a moment, or to [look](Mailbox::attended):
+    /// it need not be rung for until then.
     pub fn attend(&self) {
         lock(&self.state).attended = true;
+    }
+
+    /// The loop attends no longer. Whether there is something, which it is to take: it is not rung
+    /// for that.
+    pub fn attended(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.attended = mutant!("looks-for-ever", false, state.attended);
+        !state.news.is_empty()
     }
 
     /// All there is, oldest first.
@@ -131,6 +139,29 @@ mod loom_tests {
             let other = thread::spawn(move || (1..=3).for_each(|one| tells.push(one)));
             mailbox.attend();
             let mut taken = mailbox.take();
+            while taken.len() < 3 {
+                bell.wait();
+                taken.extend(mailbox.take());
+            }
+            other.join().unwrap();
+            assert_eq!(taken, [1, 2, 3]);
+        });
+    }
+
+    /// The loop looks first whether there is anything to take.
+    #[test]
+    fn a_loop_that_looks_before_it_takes_misses_nothing() {
+        explore(3, || {
+            let bell = Bell::new();
+            let ring = bell.clone();
+            let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
+            let tells = mailbox.clone();
+            let other = thread::spawn(move || (1..=3).for_each(|one| tells.push(one)));
+            mailbox.attend();
+            let mut taken = Vec::new();
+            if mailbox.attended() {
+                taken.extend(mailbox.take());
+            }
             while taken.len() < 3 {
                 bell.wait();
                 taken.extend(mailbox.take());

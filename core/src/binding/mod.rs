@@ -8,9 +8,12 @@ mod spawn;
 use std::panic::resume_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::blocking;
+use crate::runtime::drive::Sent;
 use crate::runtime::threads::without_signals;
+use crate::runtime::wait::run;
 
 pub use crate::binding::call::{Revocation, Turn, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
@@ -41,16 +44,27 @@ pub fn entered() {
     let _ = ALIVE.try_with(|_| ());
 }
 
-/// As [`blocking::wait`], also on a thread that is about to end.
+/// As [`blocking::wait`], for a future that runs no foreign code; also on a thread that is about to
+/// end.
 pub fn wait<F: Future<Output: Send> + Send>(future: F) -> F::Output {
     if ALIVE.try_with(|_| ()).is_ok() {
-        return blocking::wait(future);
+        return run(future, None, Sent::with_the_wait()).expect("nothing interrupts this wait");
     }
     // The standard library has no parking place for this thread any more.
     thread::scope(|scope| {
         let waiting = without_signals(|| scope.spawn(|| blocking::wait(future)));
         waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
+}
+
+/// As [`blocking::wait_or`], for a future that runs no foreign code. `interrupted` may.
+pub fn wait_or<F: Future>(
+    future: F,
+    every: Duration,
+    mut interrupted: impl FnMut() -> bool,
+) -> Option<F::Output> {
+    let interrupt = Some((every, &mut interrupted as _));
+    run(future, interrupt, Sent::with_the_wait())
 }
 
 thread_local! {

@@ -100,6 +100,9 @@ thread_local! {
     static MAY_DRIVE: Cell<bool> = const { Cell::new(false) };
     /// What a blocking call has sent through, if anything.
     static USED: Cell<Option<&'static Driver>> = const { Cell::new(None) };
+    /// Tasks that a poll of a binding's call has woken, which run when the call waits. `None`: they
+    /// run at once.
+    static OWED: Cell<Option<Wakers>> = const { Cell::new(None) };
 }
 
 impl Driver {
@@ -281,6 +284,17 @@ impl Driver {
         if !self.is_whole_now() {
             return;
         }
+        match OWED.take() {
+            Some(mut owed) => {
+                owed.extend(wakers);
+                OWED.set(Some(owed));
+            }
+            None => self.pass(wakers),
+        }
+    }
+
+    /// Has tasks run that a blocking call of this thread has woken.
+    fn pass(&'static self, wakers: Wakers) {
         match self.take() {
             Some(turn) => turn.pass(wakers),
             None => self.ring(wakers, true),
@@ -369,17 +383,23 @@ impl Turn {
         }));
     }
 
-    /// Drives until `parked` is woken, and at most until the wheel is wanted.
-    fn wait(&self, parked: &Parked) {
+    /// Drives until `parked` is woken, and at most until the wheel is wanted. The tasks that are `owed` a
+    /// wake-up have run by then, whatever becomes of the wait.
+    fn wait(&self, parked: &Parked, owed: Wakers) {
         self.driver.sockets.disarm();
+        let mut owed = (!owed.is_empty()).then_some(owed);
         self.drive(poll_fn(|cx| {
-            if parked.is_woken(self.driver.bell(cx)) {
-                return Poll::Ready(());
+            let first = owed.take().map(Wakers::wake).is_some();
+            let bell = self.driver.bell(cx);
+            match (
+                parked.is_woken(bell) || self.driver.wheel.is_wanted(bell),
+                first,
+            ) {
+                (true, false) => return Poll::Ready(()),
+                (true, true) => cx.waker().wake_by_ref(),
+                (false, _) => {}
             }
-            match self.driver.wheel.is_wanted(self.driver.bell(cx)) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
+            Poll::Pending
         }));
         parked.forget_driver();
     }
@@ -534,43 +554,88 @@ pub(crate) fn waits_here() -> bool {
 }
 
 /// What a blocking call has sent so far, and with it how to wait for more.
-pub(crate) struct Sent(Option<&'static Driver>);
+pub(crate) struct Sent {
+    driver: Option<&'static Driver>,
+    /// As [`OWED`].
+    owed: Option<Wakers>,
+}
 
 impl Sent {
-    pub(crate) fn nothing() -> Sent {
-        Sent(None)
+    /// For a call whose future may be anybody's: what it sends leaves at once, for its next step may
+    /// wait for what another thread sends behind that.
+    pub(crate) fn at_once() -> Sent {
+        Sent {
+            driver: None,
+            owed: None,
+        }
+    }
+
+    /// For a call of a binding, which runs no foreign code: what it sends leaves when it waits, and the
+    /// runtime is entered once for both.
+    pub(crate) fn with_the_wait() -> Sent {
+        Sent {
+            driver: None,
+            owed: Some(Wakers::default()),
+        }
     }
 
     /// Polls what the call waits for.
     pub(crate) fn by<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        struct Before(bool, Option<&'static Driver>);
-        impl Drop for Before {
+        /// What stood here before, and is put back.
+        struct Within<'a> {
+            sent: &'a mut Sent,
+            may_drive: bool,
+            used: Option<&'static Driver>,
+            owed: Option<Wakers>,
+        }
+        impl Drop for Within<'_> {
             fn drop(&mut self) {
-                MAY_DRIVE.set(self.0);
-                USED.set(self.1);
+                MAY_DRIVE.set(self.may_drive);
+                self.sent.driver = USED.replace(self.used);
+                self.sent.owed = OWED.replace(self.owed.take());
             }
         }
-        let _before = Before(MAY_DRIVE.replace(true), USED.replace(self.0));
-        let output = poll();
-        self.0 = USED.get();
-        output
+        let _within = Within {
+            may_drive: MAY_DRIVE.replace(true),
+            used: USED.replace(self.driver),
+            owed: OWED.replace(self.owed.take()),
+            sent: self,
+        };
+        poll()
+    }
+
+    /// What was sent leaves, if it has not yet.
+    pub(crate) fn leave(&mut self) {
+        if let (Some(driver), Some(owed)) = (self.driver, &mut self.owed)
+            && !owed.is_empty()
+        {
+            driver.pass(owed.take());
+        }
     }
 
     /// Waits until `parked` is woken, at most for `limit`, or less: at the wheel
     /// if it can be had.
-    pub(crate) fn wait(&self, parked: &Parked, limit: Option<Duration>) {
-        let Some(driver) = self.0 else {
+    pub(crate) fn wait(&mut self, parked: &Parked, limit: Option<Duration>) {
+        let Some(driver) = self.driver else {
             return parked.park(limit);
         };
         // At the wheel there is no timer but the end of a turn.
         if limit.is_none_or(|limit| limit > BREATH * (TURN + 1))
             && let Some(turn) = driver.take()
         {
-            return turn.wait(parked);
+            let owed = self.owed.as_mut().map(Wakers::take);
+            return turn.wait(parked, owed.unwrap_or_default());
         }
+        self.leave();
         driver.wheel.park();
         parked.park(limit);
         driver.wheel.unpark();
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

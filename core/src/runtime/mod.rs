@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::event;
 use crate::mutex::lock;
 use crate::runtime::dispatch::{Dispatcher, Level};
-use crate::runtime::drive::Driver;
+use crate::runtime::drive::{Driver, Sent};
 use crate::runtime::kept::Then;
 use crate::runtime::lookups::Lookups;
 use once_cell::race::OnceBox;
@@ -252,7 +252,7 @@ pub fn close_all() {
             false => Poll::Pending,
         }
     });
-    wait::run(all_closed, None);
+    wait::run(all_closed, None, Sent::at_once());
 }
 
 /// Releases what the process still holds, within `node_timeout`.

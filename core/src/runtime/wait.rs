@@ -12,13 +12,16 @@ use crate::runtime::parked::Parked;
 type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
 
 /// Waits for `future` on the calling thread, which drives the I/O meanwhile if it
-/// is alone; `None` when it was interrupted.
-pub(crate) fn run<F: Future>(future: F, mut interrupt: Option<Interrupt<'_>>) -> Option<F::Output> {
+/// is alone; `None` when it was interrupted. `sent`: when what it sends leaves.
+pub(crate) fn run<F: Future>(
+    future: F,
+    mut interrupt: Option<Interrupt<'_>>,
+    mut sent: Sent,
+) -> Option<F::Output> {
     let mut future = pin!(future);
     let parked = Parked::here();
     let waker = Waker::from(parked.clone());
     let mut cx = Context::from_waker(&waker);
-    let mut sent = Sent::nothing();
     let mut waited = false;
     loop {
         if parked.take_woken()
@@ -29,8 +32,12 @@ pub(crate) fn run<F: Future>(future: F, mut interrupt: Option<Interrupt<'_>>) ->
         let limit = match &mut interrupt {
             None => None,
             Some((every, interrupted)) => {
-                if waited && interrupted() {
-                    return None;
+                if waited {
+                    // An interpreter runs there.
+                    sent.leave();
+                    if interrupted() {
+                        return None;
+                    }
                 }
                 (*every < Duration::MAX).then_some(*every)
             }

@@ -7,6 +7,7 @@ use std::thread::{self, ThreadId};
 use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
+use crate::runtime::wait::run;
 use crate::runtime::wheel::{State, Who};
 use crate::sync::{Mutex, lock};
 
@@ -118,6 +119,61 @@ fn a_caller_that_is_alone_drives() {
         assert!(is_free_or_io(echo.driver));
     }
     assert_eq!(lock(&echo.driver.wheel.state).parked, 0);
+}
+
+/// Waits as bindings do.
+fn wait_with_what_is_sent<F: Future>(future: F) -> F::Output {
+    run(future, None, Sent::with_the_wait()).unwrap()
+}
+
+#[test]
+fn a_call_of_a_binding_that_is_alone_drives() {
+    let (echo, _) = echo();
+    for _ in 0..10 {
+        let asked = wait_with_what_is_sent(echo.ask());
+        assert_eq!(asked, thread::current().id());
+    }
+    assert_eq!(lock(&echo.driver.wheel.state).parked, 0);
+}
+
+#[test]
+fn what_a_call_of_a_binding_has_sent_leaves_whatever_becomes_of_the_call() {
+    let (echo, _) = echo();
+    let answered = |request: Arc<Request>| until(echo.driver, |_| lock(&request.0).0.is_some());
+    // It asks, and goes on without an answer.
+    let asks = || {
+        let mut asked = echo.ask();
+        let _ = Pin::new(&mut asked).poll(&mut Context::from_waker(Waker::noop()));
+        asked.1.unwrap()
+    };
+    answered(wait_with_what_is_sent(async { asks() }));
+    let request = Mutex::new(None);
+    let broken = catch_unwind(AssertUnwindSafe(|| {
+        wait_with_what_is_sent(async {
+            *lock(&request) = Some(asks());
+            panic!("a test");
+        });
+    }));
+    assert!(broken.is_err() && OWED.take().is_none() && !MAY_DRIVE.get());
+    answered(lock(&request).take().unwrap());
+    // A look for signals is foreign code, and may wait for it.
+    let mut rounds = 0;
+    let asks_again = poll_fn(|cx| {
+        rounds += 1;
+        *lock(&request) = Some(asks());
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    });
+    let mut looks = || {
+        answered(lock(&request).take().unwrap());
+        true
+    };
+    let interrupt = (
+        Duration::from_secs(10),
+        &mut looks as &mut dyn FnMut() -> bool,
+    );
+    assert!(run(asks_again, Some(interrupt), Sent::with_the_wait()).is_none());
+    assert_eq!(rounds, 2);
 }
 
 #[test]

@@ -145,7 +145,7 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Companions, Fault, FaultKind, Field, Hint, Keys, Leaving, Link, Mode, Op, Repair, Reply,
+        Adopted, Companions, Fault, FaultKind, Field, Hint, Keys, Leaving, Link, Mode, Op, Repair, Reply,
         Request, Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;

@@ -9,8 +9,9 @@ use crate::config::Layout;
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
 use crate::lease::Lease;
-use crate::node::Keys;
+use crate::node::{Adopted, Keys};
 use crate::protocol::adopt;
+use crate::protocol::force::ban_for;
 
 impl Lock {
     /// The lock of an exported lease, with its terms.
@@ -34,6 +35,12 @@ impl Lock {
         options.fencing = exported.fence != 0;
         options.renew = exported.renew;
         options.keep = Duration::ZERO;
+        // Late requests of the client that exported it do nothing, as those of a lease that is
+        // forced out.
+        let adopted = Adopted {
+            value: exported.value.clone(),
+            ban: ban_for(settings.max_ttl(), 2 * settings.node_timeout),
+        };
         let lock = Lock::with(client, exported.name.clone(), options);
         let max_hold = exported.max_hold;
         let lock = lock.ttl(exported.ttl).max_hold(max_hold);
@@ -52,7 +59,7 @@ impl Lock {
             )));
         }
         let keys = Keys {
-            adopts: Some(exported.value.clone()),
+            adopts: Some(Box::new(adopted)),
             ..keys
         };
         Ok(Lock {

@@ -65,12 +65,22 @@ pub struct Keys {
     pub fence_ttl: Option<Duration>,
     /// Whom a vote lets in beside it.
     pub mode: Mode,
-    /// Of a lease that was another client's, its value: an [`Op::Acquire`] is given this one's
-    /// vote and no other, and the request's value comes in its place. What stands there else is
-    /// [not ours](Reply::NotMine).
-    pub adopts: Option<Value>,
+    /// Of a lease that was another client's, what it was there: an [`Op::Acquire`] is given this
+    /// one's vote and no other, and the request's value comes in its place. What stands there else
+    /// is [not ours](Reply::NotMine).
+    pub adopts: Option<Box<Adopted>>,
     /// Of a lock in Redisson's layout, who has it: see [`Field`].
     pub field: Option<Field>,
+}
+
+/// A lease of another client that is taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Its value, whose vote is taken over.
+    pub value: Value,
+    /// For how long that is banned from then on, whether it stands there or not: what its
+    /// client has sent before may come yet, and an [`Op::Extend`] would store it anew.
+    pub ban: Duration,
 }
 
 /// Who has a lock in Redisson's layout. There the lock's key is a hash with one field, the

@@ -43,7 +43,11 @@ pub(crate) fn ban(said: &[Said], value: &Value, max_ttl: Duration, late: Duratio
     };
     let theirs = theirs.filter(is_theirs);
     let left = theirs.filter_map(|seen| seen.left).max();
-    let longest = left.unwrap_or_default().max(max_ttl);
+    ban_for(left.unwrap_or_default().max(max_ttl), late)
+}
+
+/// For how long a value is banned of which no vote lasts longer than that.
+pub(crate) fn ban_for(longest: Duration, late: Duration) -> Duration {
     longest + clock::drift_allowance(longest, DRIFT) + late
 }
 

@@ -87,7 +87,7 @@ impl fmt::Display for Call {
                     .keys
                     .adopts
                     .as_ref()
-                    .map(|old| old.0.escape_ascii().to_string()),
+                    .map(|old| (old.value.0.escape_ascii().to_string(), old.ban)),
                 request
                     .waiter
                     .as_ref()
@@ -352,7 +352,12 @@ impl Calls {
                 },
                 fence_ttl,
                 mode,
-                adopts: adopts.then(|| self.old(node, keys, at)),
+                adopts: adopts.then(|| {
+                    Box::new(sim::Adopted {
+                        value: self.old(node, keys, at),
+                        ban: self.often_long(3_000_000),
+                    })
+                }),
                 field: None,
             }),
             waiter: match adopts {

@@ -655,11 +655,7 @@ pub const ALL: &[Change] = &[
     change("extend", "'ZSCORE', K[2], mine", "'ZSCORE', K[2], A[1]"),
     change("release", "lease(value) == mine", "value == A[1]"),
     change("release", "lease(whose) == mine", "whose == A[1]"),
-    change(
-        "release",
-        "now + ban * 1000), mine",
-        "now + ban * 1000), A[1]",
-    ),
+    change("release", "K[#K], mine", "K[#K], A[1]"),
     change("share_extend", "lease(value) == mine", "value == A[1]"),
     change("share_extend", "lease(whose) == mine", "whose == A[1]"),
     change(
@@ -669,6 +665,7 @@ pub const ALL: &[Change] = &[
     ),
     change("adopt", "lease(holder) ~= lease(A[4])", "holder ~= A[4]"),
     change("adopt", "lease(holder) ~= mine", "holder ~= A[1]"),
+    change("adopt", "K[2], lease(A[4])", "K[2], A[4]"),
     change("release", "'^[0-9a-f]+%.'", "'^.+%.'"),
     // A vote that is taken over.
     change("adopt", "now > tonumber(A[6])", "now >= tonumber(A[6])"),
@@ -678,6 +675,13 @@ pub const ALL: &[Change] = &[
     change("adopt", "lease(holder) ~= lease(A[4]) and ", ""),
     change("adopt", " and lease(holder) ~= mine", ""),
     change("adopt", "if quarantine then", "if quarantine and form then"),
+    change(
+        "adopt",
+        "'GT', string.format('%.0f', now + ban",
+        "string.format('%.0f', now + ban",
+    ),
+    change("adopt", "now + ban * 1000", "now + ban * 1001"),
+    change("adopt", "< tonumber(ban) then", "< 0 then"),
     change(
         "adopt",
         "math.max(now + rest * 1000, till)",

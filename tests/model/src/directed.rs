@@ -230,7 +230,12 @@ impl Case<'_> {
                 } else {
                     Mode::Exclusive
                 },
-                adopts: option(words, "of").map(|name| Value(form(name).into())),
+                adopts: option(words, "of").map(|name| {
+                    Box::new(sim::Adopted {
+                        value: Value(form(name).into()),
+                        ban: millis(words, "ban", 1000),
+                    })
+                }),
                 field: None,
             }),
             waiter: option(words, "for").map(|number| Waiter {

@@ -118,20 +118,51 @@ impl Stage {
         Attempt(won)
     }
 
-    /// An operator takes the lock away, from this client; of how many nodes a vote went.
-    fn forces(&self, client: usize) -> Arc<Mutex<Option<usize>>> {
+    /// A client as its users have it. Nothing renews its leases.
+    fn door(&self, client: usize) -> Client {
         let set = self.sets[client].clone();
         let inbox = Inbox::new(self.world.inbox(client), &set.links);
         let watchdog = Watchdog::new(set.clock.clone());
         let door = Client::builder().max_ttl(TTL);
-        let door = door.simulated(set, inbox, watchdog, WAITS);
-        let freed = Arc::new(Mutex::new(None));
-        let result = freed.clone();
+        door.simulated(set, inbox, watchdog, WAITS)
+    }
+
+    /// A client does this; what came of it, once it has.
+    fn does<T: Send + 'static>(
+        &self,
+        client: usize,
+        what: impl Future<Output = T> + Send + 'static,
+    ) -> Arc<Mutex<Option<T>>> {
+        let done = Arc::new(Mutex::new(None));
+        let result = done.clone();
         self.world.spawn(client, async move {
-            let forced = door.force_release(NAMES[0], None).await;
-            *result.lock().unwrap() = forced.ok().map(|forced| forced.freed());
+            let what = what.await;
+            *result.lock().unwrap() = Some(what);
         });
-        freed
+        done
+    }
+
+    /// An operator takes the lock away, from this client; of how many nodes a vote went.
+    fn forces(&self, client: usize) -> Arc<Mutex<Option<usize>>> {
+        let door = self.door(client);
+        self.does(client, async move {
+            let forced = door.force_release(NAMES[0], None).await;
+            forced.expect("all answer").freed()
+        })
+    }
+
+    /// A client goes on with an exported lease, and releases it; whether both was done.
+    fn goes_on(&self, client: usize, text: &str) -> bool {
+        let (door, text) = (self.door(client), text.to_owned());
+        let done = self.does(client, async move {
+            let Ok(lease) = door.adopt(&text).await else {
+                return false;
+            };
+            lease.release().await.expect("no fork")
+        });
+        self.pass(20 * MS);
+        let done = done.lock().unwrap().take();
+        done.expect("all answer at once")
     }
 
     /// What a client asks of a node arrives so much later; or is lost.
@@ -411,4 +442,72 @@ fn who_was_forced_out_does_not_come_back() {
 #[test]
 fn who_was_forced_out_learns_that_it_was() {
     with_and_without("ban-is-a-refusal", a_holder_is_forced_out);
+}
+
+/// A lease is exported while an extension of it is under way, which comes when another has gone
+/// on with it and has released it: the old value would stand for nobody, and be taken over again.
+fn an_extension_comes_after_the_adopter() -> Result<(), String> {
+    let stage = Stage::new(3);
+    let door = stage.door(0);
+    let lease = stage.does(0, async move {
+        let lease = door.lock(NAMES[0]).acquire().await.expect("free");
+        lease.prepare_export().await.expect("held");
+        Arc::new(lease)
+    });
+    stage.pass(20 * MS);
+    let lease = lease.lock().unwrap().take().expect("free");
+    for node in 0..3 {
+        stage.cut(0, node, 100 * MS, false);
+    }
+    let extended = lease.clone();
+    stage.does(0, async move { extended.extend(None).await.is_ok() });
+    stage.pass(MS);
+    let text = lease.export_now().expect("held");
+    assert!(stage.goes_on(1, &text));
+    stage.pass(150 * MS);
+    let again = stage.goes_on(2, &text);
+    let left = stage.forces(2);
+    stage.pass(20 * MS);
+    let left = left.lock().unwrap().take();
+    match (again, left, stage.end()) {
+        (false, Some(0), None) => Ok(()),
+        other => Err(format!("again, left, wrong: {other:?}")),
+    }
+}
+
+#[test]
+fn what_was_exported_is_not_stored_anew() {
+    with_and_without(
+        "exported-lease-comes-back",
+        an_extension_comes_after_the_adopter,
+    );
+}
+
+/// A node is asked for the vote of a lease that is won without it and exported. It is slow, and
+/// the lease is over for everybody when it would vote.
+fn a_vote_comes_after_the_adopter() -> Result<(), String> {
+    let stage = Stage::new(3);
+    let door = stage.door(0);
+    // Home is node 2.
+    stage.cut(0, 0, 200 * MS, false);
+    let text = stage.does(0, async move {
+        let lease = door.lock(NAMES[0]).acquire().await.expect("free");
+        lease.export().await.expect("held")
+    });
+    stage.pass(100 * MS);
+    let text = text.lock().unwrap().take().expect("two nodes answer");
+    assert!(stage.goes_on(1, &text));
+    stage.pass(300 * MS);
+    let left = stage.forces(2);
+    stage.pass(20 * MS);
+    let left = left.lock().unwrap().take();
+    match (left, stage.end()) {
+        (Some(0), None) => Ok(()),
+        other => Err(format!("left, wrong: {other:?}")),
+    }
+}
+
+#[test]
+fn what_an_exported_lease_has_asked_for_is_taken_back() {
+    with_and_without("export-leaves-what-it-asked", a_vote_comes_after_the_adopter);
 }

@@ -7,7 +7,7 @@ use super::scripts::Found;
 use super::{Form, MemoryNode, micros, tick};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Op, Reply, Request, Value};
+use crate::node::{Adopted, Op, Reply, Request, Value};
 
 /// How long, the fence that is proposed, and how many at once.
 type Asked = (Duration, u64, u32);
@@ -81,8 +81,12 @@ impl MemoryNode {
         }
     }
 
-    /// The vote of this value becomes the request's.
-    fn adopt(&mut self, request: &Request, old: &Value, found: &Found, asked: Asked) -> Reply {
+    /// The vote of this lease becomes the request's.
+    fn adopt(&mut self, request: &Request, old: &Adopted, found: &Found, asked: Asked) -> Reply {
+        let Adopted { value: old, ban } = old;
+        if mutant!("exported-lease-comes-back", true, false) {
+            self.bans.add(&request.keys, old, found.now, *ban);
+        }
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));
         let stands = found.own || holder.is_some_and(|holder| holder.is_of_one_lease_with(old));

@@ -1,5 +1,5 @@
-//! Which leases were forced out of their locks, on a node in memory: their values are not
-//! stored anew by an extension.
+//! Which leases were forced out of their locks, or go on in another client, on a node in memory:
+//! their values are not stored anew by an extension.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::line::life;
 use super::{MemoryNode, micros, tick};
 use crate::clock::Instant;
-use crate::node::Request;
+use crate::node::{Keys, Request, Value};
 
 /// By the keys of the bans.
 #[derive(Clone, Debug, Default)]
@@ -28,17 +28,17 @@ impl Banned {
 }
 
 impl Bans {
-    /// The request's value is banned for so long, or longer if it is already.
-    pub(super) fn add(&mut self, request: &Request, now: Instant, long: Duration) {
+    /// The value is banned for so long, or longer if it is already.
+    pub(super) fn add(&mut self, keys: &Keys, value: &Value, now: Instant, long: Duration) {
         let (time, end) = (MemoryNode::time(now), life(now, long));
-        let key = request.keys.companions.bans();
+        let key = keys.companions.bans();
         let known = self.0.remove(&key).filter(|known| known.lives(now));
         let mut banned = known.unwrap_or(Banned {
             values: BTreeMap::new(),
             end,
         });
         banned.values.retain(|_, until| time <= *until);
-        let identity = request.value.identity().to_vec();
+        let identity = value.identity().to_vec();
         let until = banned.values.entry(identity).or_default();
         *until = (*until).max(time + micros(long));
         banned.end = banned.end.max(end);

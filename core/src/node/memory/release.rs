@@ -38,7 +38,8 @@ impl MemoryNode {
         }
         let forced = match request.leaving {
             Leaving::Forced(long) => {
-                self.bans.add(request, found.now, long);
+                self.bans
+                    .add(&request.keys, &request.value, found.now, long);
                 true
             }
             _ => false,

@@ -33,6 +33,7 @@ macro_rules! script {
 /// of one is defined there only, for defining it costs about as much as a call.
 fn whole(text: &str) -> String {
     let parts = [
+        ("--- ban.lua\n", include_str!("lua/ban.lua")),
         ("--- form.lua\n", include_str!("lua/form.lua")),
         ("--- lease.lua\n", include_str!("lua/lease.lua")),
         ("--- line.lua\n", include_str!("lua/line.lua")),
@@ -332,12 +333,13 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
 fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     let companions = &request.keys.companions;
     let extends = matches!(request.op, Op::Extend { .. } | Op::Confirm { .. });
+    let adopts = matches!(request.op, Op::Acquire { .. }) && request.keys.adopts.is_some();
     let shares = request.keys.mode == Mode::Shared;
     resp::write_text(out, &request.keys.lock);
-    if !extends || shares {
-        resp::write_text(out, companions.queue());
-    } else {
+    if adopts || extends && !shares {
         write_marked(out, companions, b"x");
+    } else {
+        resp::write_text(out, companions.queue());
     }
     write_marked(out, companions, b"s");
     if extends && shares {
@@ -387,10 +389,15 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
     match request.op {
         Op::Acquire { ttl, home, .. } => {
             resp::write_number(out, millis(ttl));
-            write_waits(out, request, home && request.waiter.is_some());
             match &request.keys.adopts {
-                Some(old) => resp::write_text(out, &old.0),
-                None => write_waiter(out, request.waiter.as_ref(), request.keys.mode),
+                Some(adopted) => {
+                    resp::write_number(out, millis(adopted.ban));
+                    resp::write_text(out, &adopted.value.0);
+                }
+                None => {
+                    write_waits(out, request, home && request.waiter.is_some());
+                    write_waiter(out, request.waiter.as_ref(), request.keys.mode);
+                }
             }
         }
         Op::Extend { ttl, repair, .. } => {

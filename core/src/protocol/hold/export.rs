@@ -1,6 +1,8 @@
 //! The end of a lease that goes on in another client: its votes stand until they end, or until
-//! that client [takes them over](crate::protocol::adopt). A place in a queue that its winner may
-//! have left behind is given up: a node would call it, and wait for it in vain.
+//! that client [takes them over](crate::protocol::adopt). What it has left behind else is given
+//! up: a place in a queue, for a node would call it and wait for it in vain; and where no vote is
+//! known what it was asked for, which may come yet when the other client is done. An extension
+//! that is under way to a vote does nothing there: the other client bans what it takes over.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,9 +33,11 @@ impl Hold {
         self.end.store(Instant::NEVER.0, Ordering::Release);
         let (group, since) = (state.lease.group, state.lease.since);
         let mut traces = state.votes.traces(None);
+        let asked = state.votes.not_granted();
         drop(state);
-        for traces in &mut traces {
-            traces.token &= mutant!("export-releases", false, true);
+        for (node, traces) in traces.iter_mut().enumerate() {
+            let asked = mutant!("export-leaves-what-it-asked", asked.contains(node), false);
+            traces.token &= mutant!("export-releases", asked, true);
             traces.waiter &= mutant!("export-stays-queued", true, false);
         }
         self.undo(&traces);

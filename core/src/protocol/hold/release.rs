@@ -161,7 +161,7 @@ impl Hold {
         }
         let traces = self.traces(&state.votes, stay, now);
         let old = match (was, &self.terms.keys.adopts) {
-            (Phase::Held, Some(old)) => Some((old.clone(), state.votes.not_granted())),
+            (Phase::Held, Some(old)) => Some((old.value.clone(), state.votes.not_granted())),
             _ => None,
         };
         let (group, since) = (state.lease.group, state.lease.since);
@@ -291,7 +291,7 @@ impl Hold {
 
 impl Votes {
     /// The nodes that have given no vote.
-    fn not_granted(&self) -> Nodes {
+    pub(super) fn not_granted(&self) -> Nodes {
         let none = |i: &usize| !matches!(self.cast[*i], Vote::Granted(_));
         (0..self.cast.len()).filter(none).collect()
     }

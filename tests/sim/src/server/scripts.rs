@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing, Value,
+    Adopted, Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing, Value,
     Waiter, Waits,
 };
 
@@ -286,7 +286,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             let said = waits(let_in.unwrap_or(args.get(2)?))?;
             ((4, 3), waiter(args.get(3)?)?, said)
         }
-        Script::Adopt if args.len() > 3 => ((4, 3), None, waits(args[2])?),
+        Script::Adopt => ((4, 3), None, (NO_WAITS, None)),
         Script::Extend => ((3, 3), None, (NO_WAITS, None)),
         Script::ShareExtend => ((4, 4), None, waits(args.get(3)?)?),
         Script::Release => ((3, 3), waiter(args.get(1)?)?, waits(args.get(2)?)?),
@@ -311,7 +311,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => mode,
     };
     // Whoever may call others says for which slot.
-    let says = matches!(script, Script::Acquire | Script::Adopt | Script::Release);
+    let says = matches!(script, Script::Acquire | Script::Release);
     if slot != mode.slot().filter(|_| says) {
         return None;
     }
@@ -368,8 +368,15 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         },
         _ => extension(millis(1)?, args[2], fence.unwrap_or(0), block)?,
     };
+    let adopts = match script {
+        Script::Adopt => Some(Box::new(Adopted {
+            value: Value((*args.get(3)?).into()),
+            ban: millis(2)?,
+        })),
+        _ => None,
+    };
     let second = match script {
-        Script::Extend => companions.bans() == keys[1],
+        Script::Extend | Script::Adopt => companions.bans() == keys[1],
         _ => companions.queue() == keys[1],
     };
     let third = companions.shared() == *keys.get(2)?;
@@ -386,10 +393,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
                 waits,
                 fence_ttl,
                 mode,
-                adopts: match script {
-                    Script::Adopt => Some(Value(args[3].into())),
-                    _ => None,
-                },
+                adopts,
                 field: None,
             }),
             value: Value(args[0].into()),

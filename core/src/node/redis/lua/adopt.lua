@@ -1,5 +1,6 @@
--- KEYS as of acquire; ARGV too, but that in place of the waiter stands the value whose vote is taken over. A lease goes on in
--- another client: its value stands from here on where that one stood, and the one before is nothing any more.
+-- KEYS as of extend. ARGV as of acquire, but for the third, for how many ms the lease is banned whose vote is taken over, and
+-- the fourth, its value. A lease goes on in another client: its value stands from here on where that one stood, and the one
+-- before is nothing any more.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -13,6 +14,9 @@ if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
 if not value then value = call('GET', K[1]) end
 --- form.lua
 --- lease.lua
+-- Also where it has no vote: an extension that its client sent before may come yet, and would store it anew.
+local bans, banned, ban = K[2], lease(A[4]), A[3]
+--- ban.lua
 -- In its form: a key of readers, or one that is reserved or kept, holds no lease, whatever text is said to be its value.
 local holder = form == '=' and stands and whose or not form and value
 if not holder or lease(holder) ~= lease(A[4]) and lease(holder) ~= mine then return {2, time[1], time[2]} end

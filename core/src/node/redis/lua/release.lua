@@ -31,11 +31,8 @@ local ban = A[5] and string.match(A[5], '^%-(%d+)$')
 if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
 if ban then
   -- Also where it has no vote, for there its holder would store it anew.
-  for _, over in ipairs(call('ZRANGE', K[#K], '-inf', string.format('(%.0f', now), 'BYSCORE')) do
-    call('ZREM', K[#K], over)
-  end
-  call('ZADD', K[#K], 'GT', string.format('%.0f', now + ban * 1000), mine)
-  if call('PTTL', K[#K]) < tonumber(ban) then call('PEXPIRE', K[#K], ban) end
+  local bans, banned = K[#K], mine
+  --- ban.lua
 elseif held and form == '-' and now <= tonumber(till) then
   return 1
 elseif A[5] and A[1] ~= '' and free and form ~= '&' and not (held and form == '-') then

@@ -467,7 +467,7 @@ impl Inner {
         };
         // Of a lease that goes on elsewhere the votes are taken over.
         let adopted = request.keys.adopts.as_ref();
-        if adopted.is_some_and(|adopted| of_one_token(adopted, holder)) {
+        if adopted.is_some_and(|adopted| of_one_token(&adopted.value, holder)) {
             return;
         }
         let until = holds_until(form, *end);

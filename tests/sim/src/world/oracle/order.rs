@@ -138,7 +138,7 @@ impl Inner {
             }
             // A lease that goes on elsewhere stays before those who wait.
             form => form.holder(time).is_some_and(|holder| {
-                let adopted = request.keys.adopts.iter();
+                let adopted = request.keys.adopts.iter().map(|old| &old.value);
                 let mut own = adopted.chain([&request.value]);
                 own.any(|own| of_one_token(own, holder))
             }),

@@ -146,7 +146,7 @@ impl Exported {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Client, ErrorKind, blocking};
+    use crate::{Client, ErrorKind, blocking, testing};
     use proptest::prelude::*;
 
     fn exported(name: &[u8], slot: Option<u32>, max_hold: Option<u64>) -> Exported {
@@ -261,5 +261,31 @@ mod tests {
         assert!(blocking::wait(second.release()).unwrap());
         let late = blocking::wait(one.adopt(&text)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::LockLost);
+    }
+
+    #[test]
+    fn it_goes_on_for_what_is_left_of_max_hold() {
+        let nodes = testing::nodes(3);
+        let (one, other) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
+        let long = Duration::from_secs(30);
+        let lock = one.lock("k").ttl(long).max_hold(long);
+        let first = blocking::wait(lock.acquire()).unwrap();
+        let text = blocking::wait(first.export()).unwrap();
+        let left = Exported::parse(&text).ok().and_then(|text| text.max_hold);
+        assert!(left.expect("it is bounded") < long);
+        let second = blocking::wait(other.adopt(&text)).unwrap();
+        assert!(second.is_held() && second.remaining() <= left.unwrap());
+        assert!(blocking::wait(second.release()).unwrap());
+    }
+
+    #[test]
+    fn a_lease_of_which_no_time_is_left_is_lost() {
+        let client = Client::new(["memory://exported-late"]).unwrap();
+        let lease = Exported {
+            nodes: 1,
+            ..exported(b"orders", None, Some(9))
+        };
+        let lost = blocking::wait(client.adopt(&lease.to_text())).unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::LockLost);
     }
 }

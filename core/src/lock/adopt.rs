@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::Lock;
 use crate::client::shared::Shared;
-use crate::config::Layout;
+use crate::config::{Layout, MIN_TTL};
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
 use crate::lease::Lease;
+use crate::mutants::mutant;
 use crate::node::{Adopted, Keys};
 use crate::protocol::adopt;
 use crate::protocol::force::ban_for;
@@ -43,7 +44,13 @@ impl Lock {
         };
         let lock = Lock::with(client, exported.name.clone(), options);
         let max_hold = exported.max_hold;
-        let lock = lock.ttl(exported.ttl).max_hold(max_hold);
+        if max_hold.is_some_and(|left| left < MIN_TTL) {
+            return Err(lock.held_enough());
+        }
+        // What is left of it may be less than the ttl.
+        let ttl = max_hold.map_or(exported.ttl, |left| exported.ttl.min(left));
+        let ttl = mutant!("adopted-for-the-full-ttl", ttl, exported.ttl);
+        let lock = lock.ttl(ttl).max_hold(max_hold);
         let keys = lock.keys.as_ref().map_err(Error::clone)?;
         let keys = match exported.slot {
             Some(slot) => keys.of_slot(slot),
@@ -92,6 +99,15 @@ impl Lock {
         }
         let (share, _) = client.owners.enter(hold, watched, None);
         Ok(self.lease(client, share).handed_over())
+    }
+
+    /// Nothing is left of `max_hold`.
+    fn held_enough(&self) -> Error {
+        let message = format!(
+            "the lease of the lock {} had reached max_hold when it was exported",
+            shown(&self.name)
+        );
+        Error::new(ErrorKind::LockLost, message).about(&self.name, None)
     }
 
     /// The nodes count fences that are not beyond the one that the lease had.

@@ -271,11 +271,19 @@ mod tests {
         let lock = one.lock("k").ttl(long).max_hold(long);
         let first = blocking::wait(lock.acquire()).unwrap();
         let text = blocking::wait(first.export()).unwrap();
-        let left = Exported::parse(&text).ok().and_then(|text| text.max_hold);
-        assert!(left.expect("it is bounded") < long);
+        let left = |text: &str| {
+            let text = Exported::parse(text).ok().expect("it is whole");
+            text.max_hold.expect("it is bounded")
+        };
+        assert!(left(&text) < long);
         let second = blocking::wait(other.adopt(&text)).unwrap();
-        assert!(second.is_held() && second.remaining() <= left.unwrap());
-        assert!(blocking::wait(second.release()).unwrap());
+        assert!(second.is_held() && second.remaining() <= left(&text));
+        // It is the same for all that follow.
+        let next = blocking::wait(second.export()).unwrap();
+        assert!(left(&next) < long && left(&next) <= left(&text));
+        let third = blocking::wait(one.adopt(&next)).unwrap();
+        assert!(third.is_held() && third.remaining() <= left(&next));
+        assert!(blocking::wait(third.release()).unwrap());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! two in which a value that is no vote would become one, and a crossing of three. Each
 //! is played as it is, and, in a build with seeded bugs, with the bug that it is for.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use quorlock::Client;
@@ -442,6 +444,90 @@ fn who_was_forced_out_does_not_come_back() {
 #[test]
 fn who_was_forced_out_learns_that_it_was() {
     with_and_without("ban-is-a-refusal", a_holder_is_forced_out);
+}
+
+/// The work, or `None`: it is given up where it has been polled so often.
+async fn cut<T>(work: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let mut work = Some(Box::pin(work));
+    let mut polled = 0;
+    poll_fn(|cx| {
+        if polled == polls {
+            work = None;
+            return Poll::Ready(None);
+        }
+        polled += 1;
+        let work = work.as_mut().expect("it goes on");
+        work.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
+
+/// An export is given up at each of its awaits: whose text is not delivered is held as before.
+fn an_export_is_cut() -> Result<(), String> {
+    let stage = Stage::new(3);
+    for polls in 0.. {
+        let door = stage.door(0);
+        let done = stage.does(0, async move {
+            let lease = door.lock(NAMES[0]).acquire().await.expect("free");
+            match cut(lease.export(), polls).await {
+                Some(text) => Ok(text.expect("held")),
+                None => Err(lease.is_held() && lease.release().await.expect("no fork")),
+            }
+        });
+        stage.pass(50 * MS);
+        let done = done.lock().unwrap().take();
+        match done.expect("all answer") {
+            Ok(text) => {
+                assert!(polls > 0 && stage.goes_on(1, &text));
+                break;
+            }
+            Err(true) => {}
+            Err(false) => return Err(format!("cut after {polls} polls it is over")),
+        }
+    }
+    stage.end().map_or(Ok(()), Err)
+}
+
+#[test]
+fn whose_text_is_not_delivered_is_held_as_before() {
+    with_and_without("export-ends-before-its-text", an_export_is_cut);
+}
+
+/// An adoption is given up at each of its awaits: what it has taken over is given back.
+fn an_adoption_is_cut() -> Result<(), String> {
+    let stage = Stage::new(3);
+    for polls in 0.. {
+        let (door, other) = (stage.door(0), stage.door(1));
+        let done = stage.does(0, async move {
+            let lease = door.lock(NAMES[0]).acquire().await.expect("free");
+            let text = lease.export().await.expect("held");
+            let adopted = cut(other.adopt(&text), polls).await;
+            (text, adopted.map(|lease| lease.expect("it is there")))
+        });
+        stage.pass(50 * MS);
+        let done = done.lock().unwrap().take();
+        let (text, adopted) = done.expect("all answer");
+        if adopted.is_some() {
+            assert!(polls > 0);
+            break;
+        }
+        // Another goes on, or the lock is free.
+        if !stage.goes_on(2, &text) {
+            let next = stage.tries(2);
+            stage.pass(20 * MS);
+            let Some(next) = next.take() else {
+                return Err(format!("cut after {polls} polls it is nobody's, and taken"));
+            };
+            next.release();
+            stage.pass(20 * MS);
+        }
+    }
+    stage.end().map_or(Ok(()), Err)
+}
+
+#[test]
+fn an_adoption_that_is_given_up_gives_back_what_it_has() {
+    with_and_without("cancel-leaks", an_adoption_is_cut);
 }
 
 /// A lease is exported while an extension of it is under way, which comes when another has gone

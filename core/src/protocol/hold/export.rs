@@ -44,7 +44,11 @@ impl Hold {
         count(&self.set.counters.released);
         self.set.counters.measures.released(group, since.until(now));
         self.tell_over();
-        let left = self.terms.max_hold.map(|_| now.until(self.last_end()));
+        let left = |max_hold| {
+            let left = now.until(self.last_end());
+            mutant!("max-hold-begins-anew", left.min(max_hold), max_hold)
+        };
+        let left = self.terms.max_hold.map(left);
         Some(left)
     }
 

@@ -688,9 +688,11 @@ mod tests {
             wait(first.export()).map(drop),
             wait(first.downgrade()),
             wait(first.extend(None)),
+            wait(first.ensure(Duration::from_millis(1))),
         ] {
             assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotOwner);
         }
-        assert!(wait(second.release()).unwrap());
+        assert!(!wait(first.release()).unwrap() && !first.is_held());
+        assert!(second.is_held() && wait(second.release()).unwrap());
     }
 }

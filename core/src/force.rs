@@ -7,7 +7,7 @@ use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::mutants::mutant;
-use crate::node::{Keys, Standing};
+use crate::node::{Keys, Seen, Standing, Value};
 use crate::protocol::force::{Freed, ban, force_out, targets};
 use crate::protocol::inspect::{Said, inspect};
 use crate::protocol::quorum::quorum;
@@ -80,22 +80,27 @@ pub(crate) async fn force_release(
     let mut freed = 0;
     let readers = said.iter().flatten().map(|seen| seen.readers as usize);
     let readers = readers.sum::<usize>().min(MOST_READERS);
-    let mut looks = MORE_LOOKS + mutant!("forced-out-up-to-a-number", readers, 0);
+    let mut looks = MORE_LOOKS + readers;
     loop {
-        for value in std::mem::take(&mut values) {
-            // A lock of another type than a string.
-            if value.0.is_empty() {
-                return Err(no_string(&said, &found, name));
-            }
+        // A lock of another type than a string.
+        if values.iter().any(|value| value.0.is_empty()) {
+            return Err(no_string(&said, &found, name));
+        }
+        let banned = |value: Value| {
             let long = ban(&said, &value, client.settings.max_ttl(), 2 * node_timeout);
-            let done = force_out(set, keys, value, long, node_timeout).await;
+            (value, long)
+        };
+        let out = values.into_iter().map(banned).collect();
+        for done in force_out(set, keys, out, node_timeout).await {
             if done.iter().flatten().count() < quorum(done.len()) {
                 return Err(half_done(&done, &found, name));
             }
             freed += done.iter().flatten().filter(|held| **held).count();
         }
-        // Of readers each node tells one at a time.
-        if said.iter().flatten().all(|seen| seen.readers < 2) {
+        // Of readers each node tells some at a time.
+        let told = |seen: &Seen| seen.readers as usize <= seen.sharers.len();
+        let told = said.iter().flatten().all(told);
+        if mutant!("forced-out-up-to-a-number", told, true) {
             return Ok(Forced { found, freed });
         }
         if looks == 0 {

@@ -478,6 +478,9 @@ pub enum Reply {
     Failed(Fault),
 }
 
+/// So many of those that share a lock are told at once.
+pub const SHARERS: usize = 16;
+
 /// What a node has of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -495,6 +498,8 @@ pub struct Seen {
     pub queued: u32,
     /// How many share the lock.
     pub readers: u32,
+    /// Of those up to [`SHARERS`] whose votes end last, the last of all behind the others.
+    pub sharers: Vec<Value>,
     /// How much longer the node is in quarantine.
     pub quarantine: Duration,
 }

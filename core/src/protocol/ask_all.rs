@@ -41,17 +41,17 @@ impl Sink for Answers {
     }
 }
 
-/// Asks all nodes the same, and waits until each has answered or `node_timeout` is over. What
+/// Asks all nodes the same, now; then waits until each has answered or `node_timeout` is over. What
 /// they said, in the order of the node list. After that time nothing is sent any more.
 ///
 /// # Cancel safety
 ///
 /// What was asked is carried out all the same.
-pub(crate) async fn ask_all(
+pub(crate) fn ask_all(
     set: &Arc<Set>,
     request: &Request,
     node_timeout: Duration,
-) -> Vec<Reply> {
+) -> impl Future<Output = Vec<Reply>> + use<> {
     let now = set.clock.now();
     let deadline = now + node_timeout;
     let state = State {
@@ -75,14 +75,13 @@ pub(crate) async fn ask_all(
         give_up: deadline,
     };
     set.send((0..set.links.len()).map(ask), &sink);
-    poll_fn(|cx| {
+    poll_fn(move |cx| {
         let mut state = lock(&answers.state);
         match state.said.iter().all(Option::is_some) {
             true => Poll::Ready(state.said.drain(..).flatten().collect()),
             false => state.wakers.park(cx),
         }
     })
-    .await
 }
 
 /// Why a reply is none of those that the request can have.

@@ -15,13 +15,20 @@ pub(crate) type Freed = Vec<Result<bool, Fault>>;
 
 /// Whose values have to go, so that the lock is free of whoever may hold it: the holder's,
 /// where a quorum has it; else each that was seen, for it may be that of a holder whose other
-/// votes are lost, or out of sight. What is of another type than a string has none.
+/// votes are lost, or out of sight; of those that share it each node tells some. What is of another
+/// type than a string has none.
 pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
-    if let Finding::Held(value, _) | Finding::Kept(value, _) = finding(said) {
+    if let Finding::Held(value, _) | Finding::Kept(value, _) = finding(said)
+        && !said
+            .iter()
+            .flatten()
+            .any(|seen| seen.sharers.contains(&value))
+    {
         return vec![value];
     }
     let mut values: Vec<Value> = Vec::new();
-    let seen = said.iter().flatten().filter_map(|seen| seen.value.clone());
+    let seen = said.iter().flatten();
+    let seen = seen.flat_map(|seen| seen.value.iter().chain(&seen.sharers).cloned());
     for value in seen.filter(|value| !value.0.is_empty()) {
         if !values
             .iter()
@@ -55,8 +62,9 @@ pub(crate) fn ban_for(longest: Duration, late: Duration) -> Duration {
 /// its own: a ban that is too long hurts nobody.
 const DRIFT: f64 = 0.1;
 
-/// Takes this value away on all nodes, and bans it there. A node that does not answer within
-/// `node_timeout` is not asked any more, for a value of another library may be used again.
+/// Takes these values away on all nodes, side by side, and bans each there for so long. A node that
+/// does not answer within `node_timeout` is not asked any more, for a value of another library may be
+/// used again.
 ///
 /// # Cancel safety
 ///
@@ -64,23 +72,29 @@ const DRIFT: f64 = 0.1;
 pub(crate) async fn force_out(
     set: &Arc<Set>,
     keys: &Arc<Keys>,
-    value: Value,
-    ban: Duration,
+    values: Vec<(Value, Duration)>,
     node_timeout: Duration,
-) -> Freed {
-    let request = Request {
-        op: Op::Release,
-        native: false,
-        keys: keys.clone(),
-        value,
-        waiter: None,
-        leaving: Leaving::Forced(ban),
-        not_after: 0,
+) -> Vec<Freed> {
+    let ask = |(value, ban)| {
+        let request = Request {
+            op: Op::Release,
+            native: false,
+            keys: keys.clone(),
+            value,
+            waiter: None,
+            leaving: Leaving::Forced(ban),
+            not_after: 0,
+        };
+        ask_all(set, &request, node_timeout)
     };
+    let asked: Vec<_> = values.into_iter().map(ask).collect();
     let freed = |reply| match reply {
         Reply::Released { held } => Ok(held),
         other => Err(no_answer(other)),
     };
-    let replies = ask_all(set, &request, node_timeout).await;
-    replies.into_iter().map(freed).collect()
+    let mut done = Vec::new();
+    for replies in asked {
+        done.push(replies.await.into_iter().map(freed).collect());
+    }
+    done
 }

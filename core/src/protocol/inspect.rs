@@ -115,6 +115,7 @@ mod tests {
                 fence: 0,
                 queued: 0,
                 readers: 0,
+                sharers: Vec::new(),
                 quarantine: Duration::from_secs(quarantine),
             })
         };

@@ -595,5 +595,8 @@ fn a_vote_comes_after_the_adopter() -> Result<(), String> {
 
 #[test]
 fn what_an_exported_lease_has_asked_for_is_taken_back() {
-    with_and_without("export-leaves-what-it-asked", a_vote_comes_after_the_adopter);
+    with_and_without(
+        "export-leaves-what-it-asked",
+        a_vote_comes_after_the_adopter,
+    );
 }

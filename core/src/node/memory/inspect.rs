@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::scripts::Found;
 use super::{Form, MemoryNode, tick};
 use crate::clock::Instant;
-use crate::node::{Reply, Request, Seen, Standing, Value};
+use crate::node::{Reply, Request, SHARERS, Seen, Standing, Value};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
@@ -34,7 +34,11 @@ impl MemoryNode {
             .or(hashed.map(|_| Value(Arc::default())));
         let readers = self.readers(&request.keys.companions.shared(), found.now);
         let readers = readers.filter(|_| standing == Standing::Shared);
-        let readers = readers.map_or(0, |r| r.votes.values().filter(|end| time <= **end).count());
+        let votes = readers.into_iter().flat_map(|readers| &readers.votes);
+        let living = votes.filter(|(_, end)| time <= **end);
+        let mut readers: Vec<_> = living.map(|(value, end)| (end, value)).collect();
+        readers.sort();
+        let told = &readers[readers.len().saturating_sub(SHARERS)..];
         let line = self.lines.get(request.keys.companions.queue());
         let line = line.filter(|line| line.lives(found.now));
         let queued = line.map_or(0, |line| line.queue.len());
@@ -49,7 +53,8 @@ impl MemoryNode {
             value,
             fence: self.fence(counter, found.now).unwrap_or(0),
             queued: u32::try_from(queued).unwrap_or(u32::MAX),
-            readers: u32::try_from(readers).unwrap_or(u32::MAX),
+            readers: u32::try_from(readers.len()).unwrap_or(u32::MAX),
+            sharers: told.iter().map(|(_, value)| (*value).clone()).collect(),
             quarantine: found.quarantine.unwrap_or_default(),
         }))
     }

@@ -86,7 +86,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
         (Op::Release, 2, _) => (Some(Reply::Kept), more),
         (Op::Inspect, 8, [stands, left, value, fence, queued, quarantine, rest @ ..]) => {
-            let readers = rest.get(2);
+            let readers = rest.get(2..).unwrap_or_default();
             (
                 seen([stands, left, value, fence, queued, quarantine], readers),
                 rest,
@@ -148,7 +148,7 @@ fn refused(parts: [&Resp; 4], shared: bool) -> Option<Reply> {
 }
 
 /// What a node has of a lock.
-fn seen(parts: [&Resp; 6], readers: Option<&Resp>) -> Option<Reply> {
+fn seen(parts: [&Resp; 6], readers: &[Resp]) -> Option<Reply> {
     let [
         Resp::BulkString(stands),
         Resp::Int(left),
@@ -174,16 +174,21 @@ fn seen(parts: [&Resp; 6], readers: Option<&Resp>) -> Option<Reply> {
         _ => return None,
     };
     let held = !matches!(standing, Standing::Free | Standing::Reserved);
+    let [Resp::Int(readers), sharers @ ..] = readers else {
+        return None;
+    };
+    let sharer = |one: &Resp| match one {
+        Resp::BulkString(one) => Some(Value(one[..].into())),
+        _ => None,
+    };
     Some(Reply::Seen(Box::new(Seen {
         standing,
         left,
         value: held.then_some(value),
         fence: fence(counted)?,
         queued: u32::try_from(*queued).ok()?,
-        readers: match readers {
-            Some(Resp::Int(readers)) => u32::try_from(*readers).ok()?,
-            _ => return None,
-        },
+        readers: u32::try_from(*readers).ok()?,
+        sharers: sharers.iter().map(sharer).collect::<Option<_>>()?,
         quarantine: Duration::from_millis(u64::try_from(*quarantine).unwrap_or(0)),
     })))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Adopted, Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing, Value,
-    Waiter, Waits,
+    Adopted, Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing,
+    Value, Waiter, Waits,
 };
 
 use super::resp::{array, bulk, int, number};
@@ -570,10 +570,14 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
         Ok(Reply::Seen(seen)) => Some(i64::from(seen.readers)),
         _ => None,
     };
+    let sharers = match answer {
+        Ok(Reply::Seen(seen)) => &seen.sharers[..],
+        _ => &[],
+    };
     array(
         out,
         b'*',
-        1 + own + 2 * usize::from(told) + usize::from(behind.is_some()),
+        1 + own + 2 * usize::from(told) + usize::from(behind.is_some()) + sharers.len(),
     );
     int(out, code);
     out.extend_from_slice(&more);
@@ -582,6 +586,9 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
     }
     if let Some(behind) = behind {
         int(out, behind);
+    }
+    for value in sharers {
+        bulk(out, &value.0);
     }
 }
 

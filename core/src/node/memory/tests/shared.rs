@@ -245,3 +245,19 @@ fn a_reader_that_its_home_has_let_in_passes_a_reservation_and_nothing_else() {
     ask_for(&mut node, 1, reserve, "", 1);
     refused(share(&mut node, 0, let_in(false), "b", 2).0);
 }
+
+#[test]
+fn those_who_share_it_longest_are_told() {
+    let mut node = listening(0);
+    let name = |number: u64| format!("a{number:02}");
+    for number in 0..20 {
+        share(&mut node, 0, SHARE, &name(number), number);
+    }
+    // One of them has ended by then.
+    let Reply::Seen(seen) = ask(&mut node, Op::Inspect, "", 101) else {
+        panic!("it is looked at");
+    };
+    let last: Vec<_> = (4..20).map(|number| value(&name(number))).collect();
+    assert_eq!((seen.readers, &seen.sharers), (19, &last));
+    assert_eq!(seen.value.as_ref(), last.last());
+}

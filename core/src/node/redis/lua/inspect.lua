@@ -1,7 +1,7 @@
 -- KEYS lock, queue, shared, counter [, record, quarantine]; ARGV record, or ''. Changes nothing.
 -- 8, what stands ('=' held, '&' shared, '-' kept, '@' reserved, '.' a value alone, '' nothing), for how long yet in ms (-1: no end),
--- the value, the last fence, how many are queued, for how long yet the node is in quarantine in ms, TIME, how many share it.
--- Of those the value is the one whose vote ends last.
+-- the value, the last fence, how many are queued, for how long yet the node is in quarantine in ms, TIME, how many share it;
+-- and of those up to 16 whose votes end last. The value is the last of them.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -17,10 +17,12 @@ if not value then
   if type(value) == 'table' then value = '' end
 end
 --- form.lua
-local standing, left, readers = '', 0, 0
+local standing, left, readers, some = '', 0, 0, {}
 if last then
   standing, left, value = '&', math.ceil((last - now) / 1000), reader
-  readers = #call('ZRANGE', K[3], string.format('%.0f', now), '+inf', 'BYSCORE')
+  local first = call('ZRANGE', K[3], string.format('%.0f', now), '+inf', 'BYSCORE', 'LIMIT', '0', '1')
+  readers = call('ZCARD', K[3]) - call('ZRANK', K[3], first[1])
+  some = call('ZRANGE', K[3], -math.min(readers, 16), '-1')
 elseif form then
   if stands then
     standing, left, value = form == '&' and '@' or form, math.ceil((till - now) / 1000), whose
@@ -29,8 +31,10 @@ elseif value then
   standing, left = '.', call('PTTL', K[1])
 end
 local fence, queued = redis.pcall('ZSCORE', K[4], 'f'), redis.pcall('ZCARD', K[2])
-return {
+local reply = {
   8, standing, left, standing ~= '' and value or '', type(fence) == 'string' and string.format('%.0f', fence) or '',
   type(queued) == 'number' and queued / 2 or 0, quarantine and call('PTTL', K[6]) or 0, time[1], time[2],
   readers
 }
+for _, one in ipairs(some) do reply[#reply + 1] = one end
+return reply

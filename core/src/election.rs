@@ -403,7 +403,7 @@ impl fmt::Debug for Election {
 async fn rest(lock: &Lock, until: Instant) -> Result<(), Error> {
     let client = lock.running()?;
     // Whoever waits is told there that the client is closed. It stands in no queue.
-    let told = client.inbox.register(&lock.key()?);
+    let told = client.inbox.register(&lock.id()?);
     let mut sleep = client.set.clock.sleep_until(until);
     poll_fn(|cx| {
         while told.poll_notice(cx).is_ready() {

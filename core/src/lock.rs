@@ -19,7 +19,7 @@ use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
 use crate::node::names::{self, Naming};
-use crate::node::{Field, Keys, Mode};
+use crate::node::{Field, Keys, LockId, Mode};
 use crate::owner::{Bound, Owner};
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::group::Group;
@@ -181,12 +181,15 @@ impl Lock {
         }
     }
 
-    /// For bindings: what is one and the same for all locks of this client with
-    /// this key, as long as the client lives. Fails as [`check`](Lock::check).
+    /// For bindings: what is one and the same for all objects of this client that mean
+    /// this lock, as long as the client lives. Fails as [`check`](Lock::check).
     #[doc(hidden)]
     pub fn place(&self) -> Result<(usize, Vec<u8>), Error> {
         let keys = self.keys.clone()?;
-        Ok((Arc::as_ptr(&self.client) as usize, keys.lock.to_vec()))
+        Ok((
+            Arc::as_ptr(&self.client) as usize,
+            keys.id().bytes().to_vec(),
+        ))
     }
 
     /// By which metrics tell it from others.
@@ -204,6 +207,11 @@ impl Lock {
     /// The key that it has on the nodes.
     pub(crate) fn key(&self) -> Result<Arc<[u8]>, Error> {
         Ok(self.keys.as_ref().map_err(Error::clone)?.lock.clone())
+    }
+
+    /// Which lock it is.
+    pub(crate) fn id(&self) -> Result<LockId, Error> {
+        Ok(self.keys.as_ref().map_err(Error::clone)?.id().clone())
     }
 
     /// What runs for its client, started if need be.
@@ -242,7 +250,7 @@ impl Lock {
         client.check().ok()?;
         let keys = self.keys.as_ref().ok()?;
         let owner = self.options.owner.as_ref()?;
-        let share = client.owners.newest(&keys.lock, owner)?;
+        let share = client.owners.newest(keys.id(), owner)?;
         Some(!share.held.hold.remaining().is_zero())
     }
 
@@ -265,7 +273,7 @@ impl Lock {
             let client = self.client.started()?;
             client.check().ok()?;
             let owner = self.options.owner.as_ref()?;
-            client.owners.mode_of(&self.keys.as_ref().ok()?.lock, owner)
+            client.owners.mode_of(self.keys.as_ref().ok()?.id(), owner)
         };
         mode() == Some(Mode::Shared)
     }
@@ -472,16 +480,16 @@ impl Lock {
                     client.tell_order(&held, &keys.lock);
                 }
             }
-            let held = client.owners.mode_of(&keys.lock, owner?)?;
+            let held = client.owners.mode_of(keys.id(), owner?)?;
             let upgrades = (held, keys.mode) == (Mode::Shared, Mode::Exclusive);
             if mutant!("upgrade-allowed", upgrades, false) {
                 return Some(Err(self.would_deadlock()));
             }
             let owner = owner?;
             if self.options.reentrant {
-                return client.owners.reenter(&keys.lock, owner).map(Ok);
+                return client.owners.reenter(keys.id(), owner).map(Ok);
             }
-            let held = client.owners.newest(&keys.lock, owner)?;
+            let held = client.owners.newest(keys.id(), owner)?;
             // An owner by name may have other threads, one of which may release the lease.
             let slot = matches!(keys.mode, Mode::AnySlot(_));
             let itself = owner.is_thread() && !slot;
@@ -510,8 +518,8 @@ impl Lock {
             hold.release();
         }
         if owner.is_some_and(Owner::may_be_shared) {
-            client.lines.look_again(&keys.lock);
-            client.inbox.look_again(Some(&keys.lock));
+            client.lines.look_again(keys.id());
+            client.inbox.look_again(Some(keys.id()));
         }
         Ok((self.lease(client, share), false))
     }
@@ -531,16 +539,42 @@ impl Lock {
     /// What the lock was given and a lease that it enters does not have, told once
     /// for each lease. What is the client's own was not given.
     fn overruled(&self, client: &Inner, held: &Held) -> Option<LogEvent> {
-        let (given, usual) = (&self.options, &client.settings.lock);
-        let (times, has) = (given.times.settled(), &held.hold.terms);
-        let ttl = given.times.ttl != usual.times.ttl && times.ttl != has.timing.ttl;
+        let usual = &client.settings.lock;
+        // All of them, so that a new option does not compile before it was thought of.
+        let LockOptions {
+            times: given_times,
+            renew: given_renew,
+            fencing: given_fencing,
+            fair: given_fair,
+            keep: given_keep,
+            // What makes it another lock, or another hold, which is not entered again.
+            naming: _,
+            layout: _,
+            slots: _,
+            owner: _,
+            owned_by_threads: _,
+            // A reader may be within a writer of one owner, and a writer within a reader is refused.
+            shared: _,
+            // Of the call, and not of the lease.
+            wait: _,
+            max_waiters: _,
+            once: _,
+            election: _,
+            reentrant: _,
+            acquirer: _,
+            // People are told by these, and nothing rests on them.
+            label: _,
+            group: _,
+        } = &self.options;
+        let (times, has) = (given_times.settled(), &held.hold.terms);
+        let ttl = given_times.ttl != usual.times.ttl && times.ttl != has.timing.ttl;
         let max_hold =
-            given.times.max_hold != usual.times.max_hold && times.max_hold != has.max_hold;
-        let renew = given.renew != usual.renew && given.renew != has.renew;
-        let fair = given.fair != usual.fair && given.fair != has.fair;
+            given_times.max_hold != usual.times.max_hold && times.max_hold != has.max_hold;
+        let renew = *given_renew != usual.renew && *given_renew != has.renew;
+        let fair = *given_fair != usual.fair && *given_fair != has.fair;
         let fences = has.keys.fence_ttl.is_some();
-        let fencing = given.fencing != usual.fencing && given.fencing != fences;
-        let keep = given.keep != usual.keep && given.keep != has.keep;
+        let fencing = *given_fencing != usual.fencing && *given_fencing != fences;
+        let keep = *given_keep != usual.keep && *given_keep != has.keep;
         let limit = |time: Option<Duration>| time.map_or("none".into(), |time| format!("{time:?}"));
         let differ = [
             ttl.then(|| format!("ttl ({:?}, not {:?})", has.timing.ttl, times.ttl)),
@@ -551,10 +585,10 @@ impl Lock {
                     limit(times.max_hold)
                 )
             }),
-            renew.then(|| format!("renew ({}, not {})", has.renew, given.renew)),
-            fair.then(|| format!("fair ({}, not {})", has.fair, given.fair)),
-            fencing.then(|| format!("fencing ({fences}, not {})", given.fencing)),
-            keep.then(|| format!("keep ({:?}, not {:?})", has.keep, given.keep)),
+            renew.then(|| format!("renew ({}, not {})", has.renew, given_renew)),
+            fair.then(|| format!("fair ({}, not {})", has.fair, given_fair)),
+            fencing.then(|| format!("fencing ({fences}, not {given_fencing})")),
+            keep.then(|| format!("keep ({:?}, not {given_keep:?})", has.keep)),
         ];
         let differ: Vec<_> = differ.into_iter().flatten().collect();
         if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
@@ -714,7 +748,7 @@ impl Lock {
         if let Some(client) = self.client.started() {
             client.check_process()?;
             if let Some(owner) = owner {
-                let share = client.owners.newest(&self.keys.clone()?.lock, owner);
+                let share = client.owners.newest(self.keys.clone()?.id(), owner);
                 found = share.map(|share| (client, share));
             }
         }
@@ -809,7 +843,11 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
     }
     let (lock, companions) = match options.mode() {
         _ if options.layout == Layout::Redisson => {
-            let companions = names::redisson(namespace, &key);
+            let companions = mutant!(
+                "layouts-are-one-lock",
+                names::redisson(namespace, &key),
+                names::companions(namespace, &key, naming)
+            );
             (key, companions)
         }
         Mode::AnySlot(_) if naming == Naming::Tagged => names::semaphore(namespace, &key),

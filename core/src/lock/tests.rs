@@ -1,7 +1,7 @@
 use std::thread;
 
 use super::*;
-use crate::{Client, blocking};
+use crate::{Client, Layout, blocking};
 
 fn kind(outcome: Result<Lease, Error>) -> Option<ErrorKind> {
     outcome.err().map(|error| error.kind())
@@ -50,6 +50,26 @@ fn a_thread_that_may_not_enter_again_would_wait_for_itself() {
         Some(ErrorKind::Timeout)
     );
     drop(held);
+}
+
+#[test]
+fn raw_and_redisson_of_one_name_are_two_locks() {
+    let client = Client::new(["memory://two-layouts"]).unwrap();
+    let lock = || {
+        let lock = client.lock("orders").wait(Duration::ZERO);
+        lock.owner(Owner::current_thread())
+    };
+    let (raw, redisson) = (lock().raw(true), lock().layout(Layout::Redisson));
+    for (one, other) in [(&raw, &redisson), (&redisson, &raw)] {
+        let held = blocking::wait(one.acquire()).unwrap();
+        // Its owner is not within the other one, whose key they both have.
+        let refused = blocking::wait(other.acquire());
+        assert_eq!(kind(refused), Some(ErrorKind::Misconfigured));
+        let unowned = other.clone().owner(None);
+        let refused = blocking::wait(unowned.wait(Duration::from_secs(9)).acquire());
+        assert_eq!(kind(refused), Some(ErrorKind::Misconfigured));
+        assert!(blocking::wait(held.release()).unwrap());
+    }
 }
 
 #[test]

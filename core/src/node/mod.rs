@@ -134,6 +134,11 @@ impl Mode {
 }
 
 impl Keys {
+    /// Which lock these are of.
+    pub fn id(&self) -> &LockId {
+        &self.companions.keys
+    }
+
     /// Where fences are counted, and how long that lives.
     pub fn counter(&self) -> Option<(&[u8], Duration)> {
         self.fence_ttl.map(|ttl| (self.companions.counter(), ttl))
@@ -158,12 +163,25 @@ impl Keys {
     }
 }
 
+/// Which lock it is, among all of a client's: whoever asks whether two requests are for one lock
+/// compares these. Its key does not tell, for a raw lock and one in Redisson's layout may have the
+/// same; the keys that go with it tell namespace, layout and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LockId(Arc<[u8]>);
+
+impl LockId {
+    /// As bytes, which no other lock of the client has.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// The keys that go with a lock's own, in one piece of memory: every lock that
 /// is held has them.
 #[derive(Clone, Debug)]
 pub struct Companions {
-    /// That of the queue, and behind it that of the counter.
-    keys: Arc<[u8]>,
+    /// That of the queue, and behind it that of the counter. No two locks have them alike.
+    keys: LockId,
     /// How long the first is.
     queue: u32,
 }
@@ -172,19 +190,19 @@ impl Companions {
     /// Of the keys of the queue and the counter.
     pub fn of(queue: &[u8], counter: &[u8]) -> Companions {
         Companions {
-            keys: [queue, counter].concat().into(),
+            keys: LockId([queue, counter].concat().into()),
             queue: u32::try_from(queue.len()).expect("names are short"),
         }
     }
 
     /// Where the waiters stand in their order.
     pub fn queue(&self) -> &[u8] {
-        &self.keys[..self.queue as usize]
+        &self.keys.0[..self.queue as usize]
     }
 
     /// Where fences are counted.
     pub fn counter(&self) -> &[u8] {
-        &self.keys[self.queue as usize..]
+        &self.keys.0[self.queue as usize..]
     }
 
     /// Which values were forced out. Seldom asked for, so it is made then, and no lock has it.

@@ -2,7 +2,8 @@
 //!
 //! Distinct names never share a key, and all keys of one name share a hash
 //! slot. A name with a hash tag of its own is used as it is; any other name
-//! becomes the tag. `{x}` and `x` are one name.
+//! becomes the tag. `{x}` and `x` are one name. A raw name is the key, and so one that a
+//! tagged name of this namespace could have, or what goes with it, is refused.
 
 use super::Companions;
 use crate::error::{Error, shown};
@@ -33,7 +34,15 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
         )));
     }
     if naming == Naming::Raw {
-        return Ok(name.to_vec());
+        let inside = mutant!("raw-inside-the-namespace", is_inside(namespace, name), false);
+        return match inside {
+            true => Err(Error::invalid(format!(
+                "the raw lock name {} begins with the namespace `{namespace}`, and locks that are not \
+                 raw have such keys: begin it otherwise, or choose another namespace",
+                shown(name)
+            ))),
+            false => Ok(name.to_vec()),
+        };
     }
     let tagged = match hash_tag(name) {
         Some(_) => {
@@ -65,6 +74,13 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
         key.push(b'}');
     }
     Ok(key)
+}
+
+/// Whether a lock of this namespace that is not raw may have this key, or what goes with one, or
+/// with the node.
+fn is_inside(namespace: &str, key: &[u8]) -> bool {
+    let rest = key.strip_prefix(namespace.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"#") || hash_tag(rest).is_some())
 }
 
 /// The name of the lock whose key that is: the inverse of [`lock_key`] for tagged names. `None`
@@ -212,6 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn a_raw_name_is_no_key_of_the_namespace() {
+        let raw = |name: &str| lock_key("lock:", name.as_bytes(), Naming::Raw);
+        for name in [
+            "lock:{x}",
+            "lock:a{x}b",
+            "lock:#node",
+            "lock:#quarantine",
+            "lock:#f:{x}",
+            "lock:#",
+        ] {
+            let error = raw(name).unwrap_err().to_string();
+            assert!(error.contains("begins with the namespace `lock:`"), "{error}");
+        }
+        // python-redis-lock has such keys.
+        for name in ["lock:x", "lock:", "lock:{x", "lock:{}x", "other:{x}", "#node", "{x}"] {
+            assert_eq!(raw(name).unwrap(), name.as_bytes());
+        }
+    }
+
+    #[test]
     fn bad_names_are_refused_with_the_reason() {
         for (name, reason) in [
             ("", "empty"),
@@ -270,6 +306,19 @@ mod tests {
             let key = |n: &[u8]| lock_key("lock:", n, Naming::Tagged).ok();
             if let (Some(x), Some(y)) = (key(&a), key(&b)) {
                 prop_assert_eq!(x == y, canonical(&a) == canonical(&b));
+            }
+        }
+
+        #[test]
+        fn a_raw_name_never_has_a_key_of_another(a in name(), b in name(), inside in any::<bool>()) {
+            let b = if inside { [b"lock:", &b[..]].concat() } else { b };
+            let (Ok(x), Ok(y)) = (lock_key("lock:", &a, Naming::Tagged), lock_key("lock:", &b, Naming::Raw)) else {
+                return Ok(());
+            };
+            prop_assert!(x != y);
+            let all = companions("lock:", &x, Naming::Tagged);
+            for other in [all.queue(), all.counter(), &all.bans()[..], &all.shared()] {
+                prop_assert!(other != y);
             }
         }
 

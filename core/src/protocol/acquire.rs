@@ -152,7 +152,7 @@ async fn try_once<T>(
     slot: Option<u32>,
     reenter: &mut impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, NoQuorum> {
-    let registration = inbox.register(&terms.keys.lock);
+    let registration = inbox.register(terms.keys.id());
     let mut attempt = Attempt(Some(Hold::begin(set, terms, 1, slot)));
     let mut timer = None;
     let ended = poll_fn(|cx| {

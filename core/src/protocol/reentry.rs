@@ -10,13 +10,13 @@ use crate::hash::HashMap;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::Mode;
+use crate::node::{LockId, Mode};
 use crate::owner::{Owner, OwnerId};
 use crate::protocol::hold::Hold;
 use crate::protocol::renewal::Watched;
 
-/// A lock's key, and an owner of the lock.
-type Place = (Arc<[u8]>, OwnerId);
+/// A lock, and an owner of it.
+type Place = (LockId, OwnerId);
 
 /// The leases of a client that have an owner.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Owners {
         watched: Watched,
         owner: Option<&Owner>,
     ) -> (Share, Option<(Arc<Hold>, Watched)>) {
-        let place = owner.map(|owner| (hold.terms.keys.lock.clone(), owner.id()));
+        let place = owner.map(|owner| (hold.terms.keys.id().clone(), owner.id()));
         let held = Arc::new(Held {
             lease: hold.lease(),
             fence: hold.fence(),
@@ -103,14 +103,15 @@ impl Owners {
     /// leases that have owners.
     pub(crate) fn held_by(&self, owner: &Owner) -> Vec<Arc<[u8]>> {
         let (table, id) = (lock(&self.held), owner.id());
-        let held = table.keys().filter(|(_, owner)| *owner == id);
-        held.map(|(key, _)| key.clone()).collect()
+        let held = table.iter().filter(|((_, owner), _)| *owner == id);
+        held.map(|(_, held)| held.hold.terms.keys.lock.clone())
+            .collect()
     }
 
     /// In which mode `owner` holds the lock; of one that is lost it says nothing of readers.
-    pub(crate) fn mode_of(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Mode> {
+    pub(crate) fn mode_of(&self, lock_id: &LockId, owner: &Owner) -> Option<Mode> {
         let table = lock(&self.held);
-        let hold = &table.get(&(key.clone(), owner.id()))?.hold;
+        let hold = &table.get(&(lock_id.clone(), owner.id()))?.hold;
         Some(match is_valid(hold) {
             true => hold.mode(),
             false => Mode::Exclusive,
@@ -118,16 +119,16 @@ impl Owners {
     }
 
     /// Another handle on the lease that `owner` holds, valid or lost.
-    pub(crate) fn reenter(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Share> {
+    pub(crate) fn reenter(&self, lock_id: &LockId, owner: &Owner) -> Option<Share> {
         let table = lock(&self.held);
-        Some(table.get(&(key.clone(), owner.id()))?.share(false))
+        Some(table.get(&(lock_id.clone(), owner.id()))?.share(false))
     }
 
     /// The newest handle of the lease that `owner` holds: for a release by
     /// lock.
-    pub(crate) fn newest(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Share> {
+    pub(crate) fn newest(&self, lock_id: &LockId, owner: &Owner) -> Option<Share> {
         let table = lock(&self.held);
-        let held = table.get(&(key.clone(), owner.id()))?.clone();
+        let held = table.get(&(lock_id.clone(), owner.id()))?.clone();
         let released = lock(&held.handles).last()?.clone();
         Some(Share {
             held,

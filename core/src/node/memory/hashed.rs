@@ -33,6 +33,13 @@ pub(super) struct Tokens {
 /// Who is told that such a lock is free: by its key the waiters, each by its inbox and number.
 pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
 
+/// What stands under the key is a lock in another layout.
+pub(super) fn of_another_layout() -> Reply {
+    let text = "WRONGTYPE the key is that of a lock in another layout";
+    let fault = Fault::new(FaultKind::Misconfigured, text, true);
+    Reply::Failed(fault.of_lock(true))
+}
+
 impl MemoryNode {
     /// Carries the script out that the request calls. `quarantine`: how much longer that lasts,
     /// where it is minded.
@@ -92,9 +99,7 @@ impl MemoryNode {
         now: Instant,
     ) -> Reply {
         if self.form(&request.keys.lock, now).is_some() {
-            let text = "WRONGTYPE the key is that of a lock in another layout";
-            let fault = Fault::new(FaultKind::Misconfigured, text, true);
-            return Reply::Failed(fault.of_lock(true));
+            return of_another_layout();
         }
         let own = self
             .lock_of(request, now)

@@ -1,20 +1,16 @@
 //! The script `inspect` on a node in memory: what is there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::scripts::Found;
-use super::{Form, MemoryNode, tick};
+use super::{Form, MemoryNode};
 use crate::clock::Instant;
-use crate::node::{Reply, Request, SHARERS, Seen, Standing, Value};
+use crate::node::{Reply, Request, SHARERS, Seen, Standing};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
         let (form, time) = (found.form.as_ref(), found.time);
-        // Of another type: held, by whom is not looked at.
-        let hashed = self.lock_of(request, found.now);
         let standing = match form {
-            _ if hashed.is_some() => Standing::Foreign,
             _ if found.last.is_some() => Standing::Shared,
             Some(form @ (Form::Free { .. } | Form::Shared { .. })) if form.stands(time) => {
                 Standing::Reserved
@@ -30,8 +26,7 @@ impl MemoryNode {
         let value = form.and_then(|form| form.holder(time));
         let value = value
             .or(found.last.as_ref().map(|(reader, _)| reader))
-            .cloned()
-            .or(hashed.map(|_| Value(Arc::default())));
+            .cloned();
         let readers = self.readers(&request.keys.companions.shared(), found.now);
         let readers = readers.filter(|_| standing == Standing::Shared);
         let votes = readers.into_iter().flat_map(|readers| &readers.votes);
@@ -45,10 +40,9 @@ impl MemoryNode {
         let counter = request.keys.companions.counter();
         Reply::Seen(Box::new(Seen {
             standing,
-            left: match (standing, hashed) {
-                (Standing::Free, _) => Some(Duration::ZERO),
-                (_, Some(lock)) => Some(tick(found.now).until(lock.end)),
-                (_, None) => found.left(),
+            left: match standing {
+                Standing::Free => Some(Duration::ZERO),
+                _ => found.left(),
             },
             value,
             fence: self.fence(counter, found.now).unwrap_or(0),

@@ -22,7 +22,8 @@ impl MemoryNode {
             true => life(now, ttl),
             false => tick(Instant(0) + Duration::from_micros(request.not_after)),
         };
-        let stored = self.form(&request.keys.lock, now).is_none();
+        let stored =
+            self.form(&request.keys.lock, now).is_none() && self.lock_of(request, now).is_none();
         // A key that would have ended is not made.
         if stored && end > tick(now) {
             self.put(request, Form::Quiet(request.value.clone()), end);

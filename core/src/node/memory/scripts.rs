@@ -1,10 +1,11 @@
 //! What all scripts begin with, on a node in memory: may this node answer, and what does
 //! it find.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Message;
-use super::{Answer, Form, MemoryNode, OtherRecord, tick};
+use super::{Answer, Form, MemoryNode, OtherRecord, hashed, tick};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Mode, Op, Reply, Request, Value};
@@ -127,6 +128,10 @@ impl MemoryNode {
             });
         }
         let found = self.found(request, record, now);
+        let votes = matches!(request.op, Op::Acquire { .. } | Op::Reserve { .. });
+        if votes && self.lock_of(request, now).is_some() {
+            return Ok(hashed::of_another_layout());
+        }
         let shares = request.keys.mode == Mode::Shared;
         Ok(match request.op {
             Op::Acquire { ttl, candidate, .. } if shares => {
@@ -155,7 +160,11 @@ impl MemoryNode {
     pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
         let (form, end) = match self.form(&request.keys.lock, now) {
             Some((form, end)) => (Some(form.clone()), end),
-            None => (None, tick(now)),
+            None => match self.lock_of(request, now) {
+                // Of another type: held, by somebody who is none of us.
+                Some(lock) => (Some(Form::Quiet(Value(Arc::default()))), lock.end),
+                None => (None, tick(now)),
+            },
         };
         let time = MemoryNode::time(now);
         let holder = form.as_ref().and_then(|form| form.holder(time));

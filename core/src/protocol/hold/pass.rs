@@ -14,31 +14,65 @@ use super::{Hold, State, Terms};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Mode, Value};
+use crate::node::{Keys, Mode, Value};
 use crate::protocol::counters::count;
+use crate::protocol::timing::Timing;
 
 /// How often in a row a token is passed on: then the lock goes over the nodes,
 /// where others may wait too.
 pub(crate) const IN_A_ROW: u32 = 16;
 
 impl Terms {
-    /// Whether a lease on these terms is as good as one on those.
+    /// Whether a lease on these terms is as good as one on those. All of them are taken apart
+    /// here, so that a new one does not compile before it was thought of.
     fn serves(&self, other: &Terms) -> bool {
-        let timing = |t: &Terms| (t.timing.ttl, t.timing.min_validity, t.timing.node_timeout);
-        let counted = |t: &Terms| t.keys.fence_ttl.is_some();
-        self.keys.lock == other.keys.lock
-            && self.keys.mode == other.keys.mode
-            && self.keys.mode.is_alone()
+        let Terms {
+            keys,
+            timing,
+            // The client's own.
+            drift: _,
+            renew,
+            max_hold,
+            fair,
+            keep,
+            // The lease that follows has its own.
+            label: _,
+            bound: _,
+            group: _,
+        } = self;
+        let Keys {
+            // What tells the lock from all others tells these too.
+            lock: _,
+            companions: _,
+            waits,
+            fence_ttl,
+            mode,
+            adopts: _,
+            field: _,
+        } = &**keys;
+        let Timing {
+            ttl,
+            counted,
+            min_validity,
+            node_timeout,
+        } = *timing;
+        keys.id() == other.keys.id()
+            && *mode == other.keys.mode
+            && mode.is_alone()
             && !self.is_owners()
             && !other.is_owners()
-            && counted(self) == counted(other)
-            && timing(self) == timing(other)
-            && self.renew
+            && *fence_ttl == other.keys.fence_ttl
+            && *waits == other.keys.waits
+            && ttl == other.timing.ttl
+            && counted == other.timing.counted
+            && min_validity == other.timing.min_validity
+            && node_timeout == other.timing.node_timeout
+            && *renew
             && other.renew
-            && !self.fair
+            && !fair
             && !other.fair
-            && self.keep == other.keep
-            && self.max_hold == other.max_hold
+            && *keep == other.keep
+            && *max_hold == other.max_hold
     }
 
     /// Whether the nodes know the owner, and others may be that too.

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Hint, Link, Nodes, Subscriber, Waiter};
+use crate::node::{Hint, Link, LockId, Nodes, Subscriber, Waiter};
 
 /// See the [module documentation](self).
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct Table {
 #[derive(Debug)]
 struct Registered {
     /// The lock that it waits for.
-    key: Arc<[u8]>,
+    lock_id: LockId,
     /// The nodes in whose queues it stands, or may.
     homes: Nodes,
     /// How many wait before it there, at its last word.
@@ -81,11 +81,11 @@ impl Inbox {
         inbox
     }
 
-    /// Registers someone who waits for the lock of that key.
-    pub(crate) fn register(self: &Arc<Self>, key: &Arc<[u8]>) -> Registration {
+    /// Registers someone who waits for that lock.
+    pub(crate) fn register(self: &Arc<Self>, lock_id: &LockId) -> Registration {
         Registration {
             inbox: self.clone(),
-            number: lock(&self.table).add(key.clone()),
+            number: lock(&self.table).add(lock_id.clone()),
         }
     }
 
@@ -97,10 +97,10 @@ impl Inbox {
         [id, b":", number.to_string().as_bytes()].concat()
     }
 
-    /// Has all that wait for `key` look again; all of the client without one.
-    pub fn look_again(&self, key: Option<&[u8]>) {
-        let of_key = |waiter: &Registered| key.is_none_or(|key| *waiter.key == *key);
-        self.tell_all(of_key, |notice| notice.look = true);
+    /// Has all that wait for that lock look again; all of the client without one.
+    pub fn look_again(&self, lock_id: Option<&LockId>) {
+        let meant = |waiter: &Registered| lock_id.is_none_or(|id| waiter.lock_id == *id);
+        self.tell_all(meant, |notice| notice.look = true);
     }
 
     /// Has all look again, and whoever comes later.
@@ -138,10 +138,10 @@ impl Inbox {
 }
 
 impl Table {
-    fn add(&mut self, key: Arc<[u8]>) -> u64 {
+    fn add(&mut self, lock_id: LockId) -> u64 {
         self.last += 1;
         let waiter = Registered {
-            key,
+            lock_id,
             homes: Nodes::NONE,
             place: None,
             notice: Notice {
@@ -215,7 +215,7 @@ impl Registration {
     pub(crate) fn become_another(&mut self) {
         let mut table = lock(&self.inbox.table);
         if let Some(old) = table.registered.remove(&self.number) {
-            self.number = table.add(old.key);
+            self.number = table.add(old.lock_id);
             let waiter = table.registered.get_mut(&self.number);
             waiter.expect("added above").notice.look = old.notice.look;
         }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::hash::HashMap;
 use crate::mutants::mutant;
-use crate::node::Mode;
+use crate::node::{LockId, Mode};
 use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
 use crate::protocol::renewal::Watched;
 use crate::sync::{Mutex, lock};
@@ -25,10 +25,10 @@ use crate::wakers::Wakers;
 /// How many ask the nodes at once, of those that share a lock, or its slots.
 const SIDE_BY_SIDE: usize = 64;
 
-/// The lines of a client, by the keys of their locks. There is one only while
+/// The lines of a client, by their locks. There is one only while
 /// somebody asks, waits, or holds a lease that was won in it.
 #[derive(Debug, Default)]
-pub struct Lines(Mutex<HashMap<Arc<[u8]>, Line>>);
+pub struct Lines(Mutex<HashMap<LockId, Line>>);
 
 #[derive(Debug, Default)]
 struct Line {
@@ -101,7 +101,7 @@ pub type Given = (Arc<Hold>, Watched);
 #[derive(Debug)]
 pub(crate) struct Place {
     lines: Arc<Lines>,
-    key: Arc<[u8]>,
+    id: LockId,
     /// `None`: it is our turn.
     seat: Option<Arc<Seat>>,
     mode: Mode,
@@ -199,10 +199,10 @@ impl Lines {
     /// Takes a place at the end of a line; `None` if `most` others wait there
     /// behind the one that asks or holds.
     pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<Place> {
-        let key = &terms.keys.lock;
+        let id = terms.keys.id();
         let mut table = lock(&self.0);
         let mode = terms.keys.mode;
-        let line = table.entry(key.clone()).or_default();
+        let line = table.entry(id.clone()).or_default();
         let seat = if line.waiting() == 0 && line.is_open(mode) {
             line.ask(mode);
             None
@@ -220,17 +220,17 @@ impl Lines {
         drop(table);
         Some(Place {
             lines: self.clone(),
-            key: key.clone(),
+            id: id.clone(),
             seat,
             mode,
         })
     }
 
-    /// Has all that wait for `key` look again: one of them may re-enter the
+    /// Has all that wait for that lock look again: one of them may re-enter the
     /// lease that was just won.
-    pub(crate) fn look_again(&self, key: &Arc<[u8]>) {
+    pub(crate) fn look_again(&self, id: &LockId) {
         let table = lock(&self.0);
-        let Some(behind) = table.get(key).and_then(|line| line.behind.as_ref()) else {
+        let Some(behind) = table.get(id).and_then(|line| line.behind.as_ref()) else {
             return;
         };
         let wakers: Vec<_> = behind.seats.iter().filter_map(|s| s.waker()).collect();
@@ -242,7 +242,7 @@ impl Lines {
     /// that waits, if it serves for what that asks for.
     pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> Passed {
         let mut table = lock(&self.0);
-        let line = table.get_mut(&hold.terms.keys.lock);
+        let line = table.get_mut(hold.terms.keys.id());
         let Some(behind) = line
             .filter(|line| line.may_pass(hold.id))
             .and_then(|line| line.behind.as_mut())
@@ -268,8 +268,8 @@ impl Lines {
     }
 
     /// The lease is over: released or lost.
-    fn over(&self, key: &Arc<[u8]>, lease: u64) {
-        self.change(key, |line| {
+    fn over(&self, id: &LockId, lease: u64) {
+        self.change(id, |line| {
             line.held.take_if(|held| *held == lease);
             line.shared.retain(|(held, _)| *held != lease);
             line.call()
@@ -278,18 +278,18 @@ impl Lines {
 
     /// A lease is shared that was not.
     pub(crate) fn downgraded(&self, hold: &Hold) {
-        self.change(&hold.terms.keys.lock, |line| {
+        self.change(hold.terms.keys.id(), |line| {
             let held = line.held.take_if(|held| *held == hold.id);
             line.shared.extend(held.map(|held| (held, None)));
             line.call()
         });
     }
 
-    /// Changes the line for `key`, if there is one, and removes it where nobody
+    /// Changes the line for that lock, if there is one, and removes it where nobody
     /// is left; then wakes who was called.
-    fn change(&self, key: &Arc<[u8]>, change: impl FnOnce(&mut Line) -> Wakers) {
+    fn change(&self, id: &LockId, change: impl FnOnce(&mut Line) -> Wakers) {
         let mut table = lock(&self.0);
-        let Entry::Occupied(mut entry) = table.entry(key.clone()) else {
+        let Entry::Occupied(mut entry) = table.entry(id.clone()) else {
             return;
         };
         let called = change(entry.get_mut());
@@ -311,7 +311,7 @@ impl Place {
     /// same token, where others wait behind.
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
-        let line = table.get(&self.key);
+        let line = table.get(&self.id);
         match self.mode.is_alone() && line.is_some_and(|line| line.waiting() > 0) {
             true => 1 + IN_A_ROW,
             false => 1,
@@ -344,7 +344,7 @@ impl Place {
 
     /// Tells those behind what the nodes said to an attempt of ours.
     pub(crate) fn tell(&self, said: Arc<NoQuorum>) {
-        if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
+        if let Some(line) = lock(&self.lines.0).get_mut(&self.id) {
             line.behind.get_or_insert_default().said = Some(said);
         }
     }
@@ -353,23 +353,23 @@ impl Place {
     /// lock has been held in this process since.
     pub(crate) fn said(&self) -> Option<Arc<NoQuorum>> {
         let table = lock(&self.lines.0);
-        let line = table.get(&self.key)?;
+        let line = table.get(&self.id)?;
         let said = line.behind.as_ref()?.said.clone();
         said.filter(|_| !line.is_held())
     }
 
     /// Our attempt has won: those behind wait for the end of the lease.
     pub(crate) fn won(self, hold: &Hold) {
-        let (lines, key, id) = (Arc::downgrade(&self.lines), self.key.clone(), hold.id);
+        let (lines, id, lease) = (Arc::downgrade(&self.lines), self.id.clone(), hold.id);
         hold.on_over(move || {
             if let Some(lines) = lines.upgrade() {
-                lines.over(&key, id);
+                lines.over(&id, lease);
             }
         });
-        if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
+        if let Some(line) = lock(&self.lines.0).get_mut(&self.id) {
             match self.mode {
-                Mode::Exclusive | Mode::Slot(_) => line.held = Some(id),
-                Mode::Shared | Mode::AnySlot(_) => line.shared.push((id, hold.mode().slot())),
+                Mode::Exclusive | Mode::Slot(_) => line.held = Some(lease),
+                Mode::Shared | Mode::AnySlot(_) => line.shared.push((lease, hold.mode().slot())),
             }
             if let Some(behind) = &mut line.behind {
                 behind.said = None;
@@ -377,7 +377,7 @@ impl Place {
         }
         // It may have been lost before anybody was told to listen.
         if mutant!("lost-before-it-is-heard", hold.is_over(), false) {
-            self.lines.over(&self.key, id);
+            self.lines.over(&self.id, lease);
         }
     }
 }
@@ -385,7 +385,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut given = None;
-        self.lines.change(&self.key, |line| {
+        self.lines.change(&self.id, |line| {
             let call = match &self.seat {
                 Some(seat) => std::mem::replace(&mut *lock(&seat.call), Call::Taken),
                 None => Call::Ask,
@@ -473,6 +473,19 @@ mod tests {
             places.remove(0);
         }
         assert!(lock(&lines.0).is_empty());
+    }
+
+    #[test]
+    fn two_locks_of_one_key_have_two_lines() {
+        let mut redisson = terms();
+        redisson.keys = Arc::new(Keys {
+            companions: crate::node::names::redisson("lock:", b"lock:{k}"),
+            ..Keys::clone(&redisson.keys)
+        });
+        let lines = Arc::<Lines>::default();
+        let both = [terms(), redisson].map(|terms| lines.enter(&terms, 9).unwrap());
+        assert!(both.iter().all(Place::is_turn));
+        assert_eq!(lines.waiting(), 0);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl<'a> Quest<'a> {
             terms,
             place,
             order: Vec::new(),
-            registration: inbox.register(&terms.keys.lock),
+            registration: inbox.register(terms.keys.id()),
             hold: None,
             seen: 0,
             home: None,

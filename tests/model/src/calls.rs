@@ -24,7 +24,7 @@ const VALUES: [&[u8]; 5] = [
 ];
 /// What other programs store: tokens of 40 digits too, but without a dot, and others that
 /// are nearly ours.
-const FOREIGN: [&[u8]; 7] = [
+const FOREIGN: [&[u8]; 12] = [
     b"",
     b".",
     b"no token.x",
@@ -32,6 +32,11 @@ const FOREIGN: [&[u8]; 7] = [
     b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.x",
     b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x",
     b"&1800000000123456 s",
+    b"-7 worker",
+    b"=1 worker",
+    b"@12 host",
+    b"&5 0 x",
+    b"@12 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.x",
 ];
 const RECORDS: [&str; 3] = [
     "1 s 1 3 60000 n1 r1",

@@ -30,6 +30,15 @@ pub const ALL: &[Change] = &[
     change("acquire", "([-=@&])", "([-=@])"),
     change("extend", "([-=@&])", "([-=@])"),
     change("release", "([-=@&])", "([-=@])"),
+    // A foreign text that begins as a form does.
+    change("acquire", "fits = dot == 41", "fits = true"),
+    change("acquire", "string.find(whose, '^%d+ ')", "true"),
+    change("acquire", "form, till, whose = nil, nil, nil", "form = nil"),
+    change("extend", "fits = dot == 41", "fits = true"),
+    change("release", "string.find(whose, '^%d+ ')", "true"),
+    change("share", "fits = dot == 41", "fits = true"),
+    change("reserve", "string.find(whose, '^%d+ ')", "true"),
+    change("choose", "fits = dot == 41", "fits = true"),
     change("acquire", "now <= tonumber(till)", "now < tonumber(till)"),
     change(
         "acquire",

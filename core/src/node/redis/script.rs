@@ -35,6 +35,7 @@ fn whole(text: &str) -> String {
     let parts = [
         ("--- ban.lua\n", include_str!("lua/ban.lua")),
         ("--- form.lua\n", include_str!("lua/form.lua")),
+        ("--- fits.lua\n", include_str!("lua/fits.lua")),
         ("--- lease.lua\n", include_str!("lua/lease.lua")),
         ("--- line.lua\n", include_str!("lua/line.lua")),
         ("--- join.lua\n", include_str!("lua/join.lua")),

@@ -23,6 +23,7 @@ local function look(number)
   slot, value, form = number, values[number + 1], nil
   K[1] = KEYS[number + 2]
   if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
+  --- fits.lua
   stands = form and now <= tonumber(till)
 end
 --- line.lua

@@ -7,6 +7,7 @@ if form == '&' then
   base, whose = string.match(whose, '^(%d+) (.*)$')
   if not base then form = nil end
 end
+--- fits.lua
 if form == '&' then
   local found = call('ZRANGE', K[3], '-1', '-1', 'WITHSCORES')
   if found[1] and now <= tonumber(found[2]) then reader, last = found[1], tonumber(found[2]) end

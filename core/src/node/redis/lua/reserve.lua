@@ -18,6 +18,7 @@ if form == '&' then
   base, whose = string.match(whose, '^(%d+) (.*)$')
   if not base then form = nil end
 end
+--- fits.lua
 local stands = form and now <= tonumber(till)
 local free = not value or form and (not stands or (form == '@' or form == '&') and whose == A[1])
 if quarantine or not free then return {0, time[1], time[2]} end

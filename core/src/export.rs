@@ -24,8 +24,8 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Exported {
     pub(crate) set_name: String,
     pub(crate) nodes: u64,
-    /// The lock's key, with the namespace.
-    pub(crate) key: Vec<u8>,
+    /// The key of its queue, which tells the namespace of a raw name, too.
+    pub(crate) queue: Vec<u8>,
     /// Its name.
     pub(crate) name: Vec<u8>,
     pub(crate) raw: bool,
@@ -52,7 +52,7 @@ impl Exported {
         let mut bytes = Vec::new();
         for text in [
             self.set_name.as_bytes(),
-            &self.key,
+            &self.queue,
             &self.name,
             &self.value.0,
         ] {
@@ -120,7 +120,7 @@ impl Exported {
             *place = number(&mut bytes)?;
         }
         let [nodes, raw, slot, ttl, renew, fence, max_hold] = numbers;
-        let [set_name, key, name, value]: [Vec<u8>; 4] = texts.try_into().ok()?;
+        let [set_name, queue, name, value]: [Vec<u8>; 4] = texts.try_into().ok()?;
         let some = |number: u64| (number != NONE).then_some(number);
         bytes.is_empty().then_some(())?;
         // The checksum is no signature: a text may say anything. Only a value that is ours names a
@@ -130,7 +130,7 @@ impl Exported {
         Some(Exported {
             set_name: String::from_utf8(set_name).ok()?,
             nodes,
-            key,
+            queue,
             name,
             raw: raw != 0,
             slot: some(slot).map(u32::try_from).transpose().ok()?,
@@ -153,7 +153,7 @@ mod tests {
         Exported {
             set_name: "default".into(),
             nodes: 3,
-            key: [b"lock:{", name, b"}"].concat(),
+            queue: [b"lock:#q:{", name, b"}"].concat(),
             name: name.to_vec(),
             raw: false,
             slot,

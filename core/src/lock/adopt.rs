@@ -56,13 +56,14 @@ impl Lock {
             Some(slot) => keys.of_slot(slot),
             None => Keys::clone(keys),
         };
-        if *keys.lock != *exported.key {
+        let queue = keys.companions.queue();
+        if mutant!("adopts-across-namespaces", queue != exported.queue, false) {
             return Err(Error::invalid(format!(
-                "the lease of the lock {} was exported from another namespace: its key is {}, and \
+                "the lease of the lock {} was exported from another namespace: its queue is {}, and \
                  here it would be {}",
                 shown(&exported.name),
-                shown(&exported.key),
-                shown(&keys.lock)
+                shown(&exported.queue),
+                shown(queue)
             )));
         }
         let keys = Keys {

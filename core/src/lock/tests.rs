@@ -73,6 +73,23 @@ fn raw_and_redisson_of_one_name_are_two_locks() {
 }
 
 #[test]
+fn a_lease_goes_on_in_its_namespace_alone() {
+    let client = |namespace: &str| {
+        let client = Client::builder().nodes(["memory://exported-namespace"]);
+        client.namespace(namespace).build().unwrap()
+    };
+    for raw in [true, false] {
+        let lock = client("a:").lock("jobs").raw(raw);
+        let text = blocking::wait(blocking::wait(lock.acquire()).unwrap().export()).unwrap();
+        let refused = blocking::wait(client("b:").adopt(&text)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(refused.message().contains("another namespace"), "{refused}");
+        let adopted = blocking::wait(client("a:").adopt(&text)).unwrap();
+        assert!(blocking::wait(adopted.release()).unwrap());
+    }
+}
+
+#[test]
 fn what_the_owner_has_lost_is_to_be_released_first() {
     let client = Client::new(["memory://lost-before"]).unwrap();
     for reentrant in [true, false] {

@@ -299,8 +299,8 @@ pub const ALL: &[Change] = &[
         "if not first then return 0 end",
         "if not first then return 1 end",
     ),
-    change("release", "if now < -(call", "if now <= -(call"),
-    change("acquire", "if now < -(call", "if 0 < -(call"),
+    change("release", "if now < ends then", "if now <= ends then"),
+    change("acquire", "if now < ends then", "if 0 < ends then"),
     change("acquire", ".. slot or number)", ".. slot or first)"),
     change(
         "acquire",
@@ -350,13 +350,13 @@ pub const ALL: &[Change] = &[
     ),
     change(
         "release",
-        "or 1) > 0 then return 5 end",
-        "or 1) >= 0 then return 5 end",
+        "or 1) > 0 then\n            return",
+        "or 1) >= 0 then\n            return",
     ),
     change(
         "release",
-        "or 1) > 0 then return 5 end",
-        "or 1) < 0 then return 5 end",
+        "or 1) > 0 then\n            return",
+        "or 1) < 0 then\n            return",
     ),
     change(
         "release",
@@ -391,6 +391,7 @@ pub const ALL: &[Change] = &[
     change("share", "(not held or most ~= '')", "most ~= ''"),
     change("share", "(not held or most ~= '')", "not held"),
     change("share", "if whom == 5 then", "if false then"),
+    change("share", "< 3000000 and 5 or 0", "< 9000000 and 5 or 0"),
     change("share", "not string.find(whose, '^s')", "true"),
     change("share", "not string.find(whose, '^s')", "false"),
     change("share", "let_in == '+' and call", "call"),

@@ -38,6 +38,9 @@ pub struct Place {
 /// How many readers are called at once.
 const CALLED: usize = 64;
 
+/// A waiter that has not asked for so many µs may be stopped: a live one asks every 2.4 s.
+const STOPPED: u64 = 3_000_000;
+
 /// Whose turn it is to have a lock that nobody has for itself, and that is reserved for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -231,9 +234,15 @@ impl MemoryNode {
         if MemoryNode::time(now) < first.end {
             let alive = self.listeners.of(&first.waiter.inbox) > 0;
             if last.is_some() {
-                // It is told nothing yet: what it waits for has no end that is known.
+                // It is told nothing yet: what it waits for has no end that is known. One that has
+                // not asked for so long may be stopped: it stays, and readers come before it.
                 if alive {
-                    return Some(Turn::AfterReaders);
+                    let asked = first.end.saturating_sub(micros(request.keys.waits.place));
+                    let lately = MemoryNode::time(now) - asked.min(MemoryNode::time(now)) < STOPPED;
+                    return Some(match mutant!("stopped-writer-keeps-readers-out", lately, true) {
+                        true => Turn::AfterReaders,
+                        false => Turn::Nobodys,
+                    });
                 }
             } else if self.listeners.forbidden {
                 return Some(Turn::Untold);

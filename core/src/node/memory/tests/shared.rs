@@ -261,3 +261,38 @@ fn those_who_share_it_longest_are_told() {
     assert_eq!((seen.readers, &seen.sharers), (19, &last));
     assert_eq!(seen.value.as_ref(), last.last());
 }
+
+#[test]
+fn a_writer_that_has_stopped_keeps_readers_out_for_three_seconds() {
+    let mut node = listening(2);
+    let patient = |op, number, name: &str, mode| {
+        let mut request = Request {
+            waiter: Some(waiter(number)),
+            ..request(op, name)
+        };
+        let mut keys = Keys::clone(&request.keys);
+        keys.waits.place = Duration::from_secs(60);
+        keys.mode = mode;
+        request.keys = Arc::new(keys);
+        request
+    };
+    let long = Op::Acquire {
+        ttl: Duration::from_secs(60),
+        candidate: 0,
+        home: true,
+        let_in: false,
+        block: 1,
+    };
+    let mut ask = |request: &Request, ms| node.execute(request, None, at(ms)).0.unwrap();
+    assert!(granted(&ask(&patient(long, 1, "a", Mode::Shared), 0)));
+    let writer = patient(long, 2, "b", Mode::Exclusive);
+    assert!(!granted(&ask(&writer, 0)));
+    assert!(!granted(&ask(&patient(long, 1, "c", Mode::Shared), 2_999)));
+    // It has asked again.
+    assert!(!granted(&ask(&writer, 2_999)));
+    assert!(!granted(&ask(&patient(long, 1, "c", Mode::Shared), 5_998)));
+    assert!(granted(&ask(&patient(long, 1, "c", Mode::Shared), 5_999)));
+    // It is the first again when it goes on.
+    assert!(!granted(&ask(&writer, 6_000)));
+    assert!(!granted(&ask(&patient(long, 1, "d", Mode::Shared), 6_001)));
+}

@@ -48,10 +48,14 @@ local function turn(me)
     else
       if first == me then return 1 end
       local number, inbox = string.match(first, '^(%d+) (.*)$')
-      if now < -(call('ZSCORE', K[2], '!' .. first) or 0) then
+      local ends = -(call('ZSCORE', K[2], '!' .. first) or 0)
+      if now < ends then
         if last then
-          -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting.
-          if (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
+          -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting, nor does one that
+          -- has not asked for three seconds and so may be stopped: it stays the first, and readers come before it.
+          if (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then
+            return now - ends + life * 1000 < 3000000 and 5 or 0
+          end
         else
           local listeners = redis.pcall('PUBLISH', inbox, slot and number .. ' ' .. slot or number)
           -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.

@@ -87,7 +87,7 @@ pub fn command(
     });
     let mut out = Vec::new();
     match hashed::is_meant(request) {
-        true => hashed::write_command(&mut out, request, guard.as_ref(), false),
+        true => hashed::write_command(&mut out, request, guard.as_ref(), false, false),
         false => script::write_command(&mut out, request, guard.as_ref(), false, cold),
     }
     out

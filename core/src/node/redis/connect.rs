@@ -49,6 +49,8 @@ pub(crate) struct Connected {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
+    /// It is to a shard of a cluster.
+    pub(crate) in_cluster: bool,
     /// How votes are deleted by their value there.
     pub(crate) delete: Delete,
     /// The hash of the node's id.
@@ -135,6 +137,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     Ok(Connected {
         wire,
         guard,
+        in_cluster: target.routes.is_some(),
         delete: prepared.delete,
         id,
         server,

@@ -3,6 +3,7 @@
 
 use super::resp;
 use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, Script, millis};
+use crate::mutants::mutant;
 use crate::node::{Op, Request, names};
 
 /// Whether the request is one to a lock in Redisson's layout. Looking is the same for all.
@@ -24,6 +25,7 @@ pub(crate) fn write_command(
     out: &mut Vec<u8>,
     request: &Request,
     guard: Option<&Guard>,
+    in_cluster: bool,
     with_text: bool,
 ) {
     let Some(field) = &request.keys.field else {
@@ -72,9 +74,9 @@ pub(crate) fn write_command(
         }
         _ => {
             resp::write_text(out, &names::redisson_channel(&request.keys.lock));
-            // Redisson listens on sharded channels where there are shards.
-            let in_cluster = guard.is_some_and(Guard::is_of_cluster);
-            let publish: &[u8] = if in_cluster { b"SPUBLISH" } else { b"PUBLISH" };
+            // Redisson listens on sharded channels where there are shards, guarded or not.
+            let sharded = mutant!("sharded-where-guarded", in_cluster, guard.is_some() && in_cluster);
+            let publish: &[u8] = if sharded { b"SPUBLISH" } else { b"PUBLISH" };
             return resp::write_text(out, publish);
         }
     };
@@ -92,4 +94,50 @@ pub(crate) fn channel(request: &Request) -> Option<Vec<u8>> {
     let home = matches!(request.op, Op::Acquire { home: true, .. });
     let waits = home && request.waiter.is_some() && request.keys.field.is_some();
     waits.then(|| names::redisson_channel(&request.keys.lock))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::node::{Field, Keys, Leaving, Mode, Value, Waits};
+
+    #[test]
+    fn java_is_told_by_a_sharded_channel_in_a_cluster_guarded_or_not() {
+        let request = Request {
+            op: Op::Release,
+            native: false,
+            keys: Arc::new(Keys {
+                lock: b"q"[..].into(),
+                companions: names::redisson("lock:", b"q"),
+                waits: Waits {
+                    reservation: Duration::ZERO,
+                    place: Duration::ZERO,
+                    most: 0,
+                },
+                fence_ttl: None,
+                mode: Mode::Exclusive,
+                adopts: None,
+                field: Some(Field {
+                    name: b"java:1"[..].into(),
+                    shared: true,
+                }),
+            }),
+            value: Value(b"a."[..].into()),
+            waiter: None,
+            leaving: Leaving::Free,
+            not_after: 0,
+        };
+        let guard = Guard::shard_of(b"lock:#quarantine"[..].into());
+        for guard in [None, Some(&guard)] {
+            for in_cluster in [true, false] {
+                let mut out = Vec::new();
+                write_command(&mut out, &request, guard, in_cluster, false);
+                let sharded = out.windows(8).any(|word| word == b"SPUBLISH");
+                assert_eq!(sharded, in_cluster);
+            }
+        }
+    }
 }

@@ -34,6 +34,7 @@ const REMEMBERED: usize = 1024;
 pub(crate) struct Pipe {
     wire: Wire,
     guard: Option<Guard>,
+    in_cluster: bool,
     delete: Delete,
     /// The node has forgotten the lean script: send its text.
     lean_text: bool,
@@ -90,6 +91,7 @@ impl Pipe {
         Pipe {
             wire: connected.wire,
             guard: connected.guard,
+            in_cluster: connected.in_cluster,
             delete: connected.delete,
             lean_text: false,
             listens: connected.subscribed,
@@ -192,7 +194,7 @@ impl Pipe {
                     self.taught.push(script);
                     item.with_text = true;
                 }
-                write_script(out, &item, guard, item.cold, now);
+                write_script(out, &item, (guard, self.in_cluster), item.cold, now);
                 Place::Script(Some(item))
             }
         };
@@ -432,7 +434,7 @@ impl Pipe {
     pub(crate) fn write_copy(&mut self, item: &Item, now: Instant) {
         self.write_asking(item);
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
-        write_script(out, item, guard, true, now);
+        write_script(out, item, (guard, self.in_cluster), true, now);
         self.places.push_back(Place::Script(None));
     }
 
@@ -512,14 +514,20 @@ fn script_of(item: &Item) -> &'static Script {
 
 /// Writes a request's script. What is left of its time is told as of now, however often
 /// it is written.
-fn write_script(out: &mut Vec<u8>, item: &Item, guard: Option<&Guard>, cold: bool, now: Instant) {
+fn write_script(
+    out: &mut Vec<u8>,
+    item: &Item,
+    (guard, in_cluster): (Option<&Guard>, bool),
+    cold: bool,
+    now: Instant,
+) {
     if let (true, Op::Extend { ttl, .. }) = (item.prolongs, item.request.op) {
         return script::write_prolong(out, &item.request, ttl, item.with_text);
     }
     let mark = guard.and_then(|guard| guard.of_shard(&item.request.keys.lock));
     let guard = mark.as_ref().or(guard);
     if hashed::is_meant(&item.request) {
-        return hashed::write_command(out, &item.request, guard, item.with_text);
+        return hashed::write_command(out, &item.request, guard, in_cluster, item.with_text);
     }
     let leaving = item.request.leaving.at(now);
     if leaving == item.request.leaving {

@@ -117,11 +117,6 @@ impl Guard {
         }
     }
 
-    /// Whether it goes with requests to a shard of a cluster.
-    pub(crate) fn is_of_cluster(&self) -> bool {
-        *self.record == *NO_RECORD
-    }
-
     /// What goes with requests for this lock, of a shard.
     pub(crate) fn of_shard(&self, lock: &[u8]) -> Option<Guard> {
         let mark: Arc<[u8]> = match self.shard {

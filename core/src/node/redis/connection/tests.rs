@@ -187,6 +187,7 @@ impl Link {
                 quarantine_key: b"#quarantine"[..].into(),
                 shard: false,
             }),
+            in_cluster: false,
             delete: Delete::Lean,
             id: 1,
             server: self.here.1,

@@ -185,8 +185,9 @@ pub(crate) struct LockOptions {
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
     pub(crate) keep: Duration,
-    /// Whoever tries in the same moment as others tries again, until one of them has it.
-    pub(crate) once: bool,
+    /// How often a job begins that is to run once each time: whoever tries in the same moment as
+    /// others tries again, until one of them has it.
+    pub(crate) once: Option<Duration>,
     /// It is won for a term of a leader.
     pub(crate) election: bool,
     pub(crate) reentrant: bool,
@@ -216,7 +217,7 @@ impl Default for LockOptions {
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
             keep: defaults::KEEP,
-            once: false,
+            once: None,
             election: false,
             reentrant: defaults::REENTRANT,
             owner: None,
@@ -488,7 +489,7 @@ impl LockOptions {
                     "slots is {slots}: give 1 to {MOST_SLOTS}"
                 )));
             }
-            if self.once {
+            if self.once.is_some() {
                 return Err(Error::invalid(
                     "a job that one host runs is held by one: leave slots or once out",
                 ));
@@ -506,6 +507,15 @@ impl LockOptions {
             return Err(Error::invalid(format!(
                 "keep is {:?}, above max_ttl ({max_ttl:?}): lower it, or raise max_ttl on every \
                  client of this set",
+                self.keep
+            )));
+        }
+        if let Some(every) = self.once
+            && mutant!("keeps-into-the-next-run", self.keep >= every, false)
+        {
+            return Err(Error::invalid(format!(
+                "keep is {:?} of a job that is to run every {every:?}: the next run would be left \
+                 out; lower it",
                 self.keep
             )));
         }

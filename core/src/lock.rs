@@ -126,7 +126,7 @@ impl Lock {
     /// say that one of them has it.
     ///
     /// Hosts whose clocks differ by more than `keep` may each run the job. `every` is 20 ms
-    /// at least.
+    /// at least, and more than `keep`, which would leave out the next run.
     pub fn once(mut self, every: Duration) -> Lock {
         let keep = (every / 2).min(self.client.settings.max_ttl());
         if keep < MIN_TTL {
@@ -135,7 +135,7 @@ impl Lock {
                 2 * MIN_TTL
             )));
         }
-        self.options.once = true;
+        self.options.once = Some(every);
         self.wait(Duration::ZERO).keep(keep).ttl(keep)
     }
 
@@ -350,7 +350,7 @@ impl Lock {
     /// more is told.
     pub(crate) async fn win_untimed(&self) -> Result<(Lease, bool), Error> {
         match self.win_or_wait().await {
-            Err(refused) if refused.kind() == ErrorKind::Contended && self.options.once => {
+            Err(refused) if refused.kind() == ErrorKind::Contended && self.options.once.is_some() => {
                 self.settle(refused).await
             }
             outcome => outcome,

@@ -29,7 +29,7 @@ impl Lock {
         let mut options = settings.lock.clone();
         options.shared = false;
         options.owner = None;
-        options.once = false;
+        options.once = None;
         options.slots = exported.slot.map(|slot| slot.saturating_add(1));
         options.naming = exported.naming();
         options.layout = Layout::Plain;

@@ -109,6 +109,20 @@ fn what_the_owner_has_lost_is_to_be_released_first() {
 }
 
 #[test]
+fn a_job_is_not_kept_into_its_next_run() {
+    let client = Client::new(["memory://keeps"]).unwrap();
+    let second = Duration::from_secs(1);
+    let job = || client.lock("job").once(second);
+    assert!(job().check().is_ok() && job().keep(second / 2).check().is_ok());
+    for keep in [second, 2 * second] {
+        let refused = job().keep(keep).check().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(refused.message().contains("left out"), "{refused}");
+    }
+    assert!(client.lock("job").keep(2 * second).check().is_ok());
+}
+
+#[test]
 fn what_is_acquired_by_hand_outlives_its_thread() {
     let client = Client::new(["memory://by-hand"]).unwrap();
     let lock = client.lock("outlives").ttl(Duration::from_millis(600));

@@ -139,7 +139,8 @@ impl Client {
     }
 
     /// Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote
-    /// on all nodes, whatever client or library put it there, and calls who waits next. Two
+    /// on all nodes, whatever client or library put it there, and calls who waits next; those that
+    /// wait in the holder's own client go on when that learns it. Two
     /// requests to each node, each at most `node_timeout`, and two more for each further
     /// reader of a lock that is shared: all of them go. A lock that is free is no error.
     /// For a lock with [`raw`](Lock::raw) see [`Lock::force_release`].

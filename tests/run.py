@@ -154,6 +154,7 @@ GATE = [
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"]),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250),
     Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
+    Step("model-refused", ["target/release/quorlock-model", "refused"], floor=20),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=6),
     Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=9),

@@ -839,13 +839,28 @@ pub const DIRECTED: &[Change] = &[
         "lease(value) == mine or form",
     ),
     change("acquire", "call('GET', K[1])", "redis.pcall('GET', K[1])"),
-    change("extend", "then value = '' end", "then value = nil end"),
-    change("release", "then value = '' end", "then value = nil end"),
+    change("extend", "    value = ''\n", "    value = nil\n"),
+    change("release", "    value = ''\n", "    value = nil\n"),
     change("acquire", "A[8] ~= ''", "true"),
     change("release", "redis.pcall('ZREM'", "call('ZREM'"),
     change(
         "release",
         "local ok, kept = pcall(function()",
         "local unprotected = function(f) return true, f() end local ok, kept = unprotected(function()",
+    ),
+];
+
+/// Those that only a command which is refused shows.
+pub const REFUSED: &[Change] = &[
+    // As it was once: the owner's count before all else, and its token as if it were counted.
+    change("hacquire", "A[2], '0')", "A[2], '1')"),
+    change("hrelease", "if counted ~= '1' then", "if not counted then"),
+    change("hrelease", "not string.find(field.err, 'WRONGTYPE')", "false"),
+    change("release", "not string.find(value.err, 'WRONGTYPE')", "false"),
+    change("extend", "not string.find(value.err, 'WRONGTYPE')", "false"),
+    change(
+        "share_extend",
+        "not string.find(value.err, 'WRONGTYPE')",
+        "false",
     ),
 ];

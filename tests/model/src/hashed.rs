@@ -37,7 +37,7 @@ enum Step {
     Clock(u64),
 }
 
-fn keys(name: usize, fenced: bool, field: &[u8]) -> Keys {
+pub fn keys(name: usize, fenced: bool, field: &[u8]) -> Keys {
     let second = Duration::from_secs(1);
     Keys {
         lock: NAMES[name].into(),

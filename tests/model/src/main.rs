@@ -4,7 +4,7 @@
 //! and its history. `quorlock-model changes`: one thing in a script changed at
 //! a time, each of which must be found; `--remember` keeps the sequences that find what is
 //! rarely seen. `quorlock-model directed`: calls whose effects
-//! are written down by hand.
+//! are written down by hand. `quorlock-model refused`: scripts whose commands the server refuses.
 
 mod calls;
 mod changes;
@@ -14,6 +14,7 @@ mod game;
 mod hashed;
 mod listener;
 mod native;
+mod refused;
 mod remembered;
 mod server;
 mod texts;
@@ -52,9 +53,10 @@ fn main() -> ExitCode {
             changes(number("--from", 1), remember)
         }
         Some("directed") => directed(),
+        Some("refused") => refused(),
         _ => {
             eprintln!(
-                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes [--remember] | directed"
+                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes [--remember] | directed | refused"
             );
             return ExitCode::from(2);
         }
@@ -123,6 +125,19 @@ fn directed() -> io::Result<bool> {
     Ok(failed.is_empty())
 }
 
+fn refused() -> io::Result<bool> {
+    let (_stage, mut game) = start()?;
+    game.load(None)?;
+    let failed = refused::play(&mut game)?;
+    failed.iter().for_each(|case| println!("FAIL {case}"));
+    let count = failed.len();
+    println!(
+        "{} passed, {count} failed",
+        refused::COMMANDS.len() - count
+    );
+    Ok(failed.is_empty())
+}
+
 /// What was looked at, how many of it were not found, and by which seed which change was.
 #[derive(Default)]
 struct Share {
@@ -184,6 +199,19 @@ fn share_of_changes(from: u64, share: usize) -> io::Result<Share> {
             Some(case) => println!("ok   {title}  by: {case}"),
             None => {
                 println!("FAIL {title}  by no case");
+                done.failed += 1;
+            }
+        }
+    }
+    for change in changes::REFUSED.iter().skip(share).step_by(2) {
+        done.looked += 1;
+        game.load(Some(change))?;
+        let by = refused::play(&mut game)?;
+        let title = remembered::title(change);
+        match by.first() {
+            Some(case) => println!("ok   {title}  by: {case}"),
+            None => {
+                println!("FAIL {title}  by no command");
                 done.failed += 1;
             }
         }

@@ -14,7 +14,11 @@ if A[4] and now > tonumber(A[5]) then return {5, time[1], time[2]} end
 if not value then
   value = redis.pcall('GET', K[1])
   -- Of another type, which MGET does not show: held, by somebody who is none of us.
-  if type(value) == 'table' then value = '' end
+  if type(value) == 'table' then
+    -- What may not be looked at is no answer.
+    if not string.find(value.err, 'WRONGTYPE') then return value end
+    value = ''
+  end
 end
 --- form.lua
 --- lease.lua

@@ -6,7 +6,10 @@ local now = time[1] * 1000000 + time[2]
 if now > tonumber(A[3]) then return {5, time[1], time[2]} end
 --- lease.lua
 local value = redis.pcall('GET', K[1])
-if type(value) == 'table' then value = nil end
+if type(value) == 'table' then
+  if not string.find(value.err, 'WRONGTYPE') then return value end
+  value = nil
+end
 local till, whose = string.match(value or '', '^=(%d+) (.*)$')
 local rest = tonumber(A[2])
 if whose and lease(whose) == mine and now <= tonumber(till) then

@@ -14,7 +14,11 @@ end
 if not value then
   value = redis.pcall('GET', K[1])
   -- Of another type, which MGET does not show: held, by somebody who is none of us.
-  if type(value) == 'table' then value = '' end
+  if type(value) == 'table' then
+    -- What may not be looked at is no answer.
+    if not string.find(value.err, 'WRONGTYPE') then return value end
+    value = ''
+  end
 end
 --- form.lua
 --- lease.lua

@@ -71,6 +71,17 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
             "add `+info` to its ACL",
         ));
     }
+    if let Some(masters) = &looked.masters {
+        findings.push(found(
+            Severity::Error,
+            "QD26",
+            format!(
+                "its sentinels do not name one master: {masters}; clients that ask another of them \
+                 lock on another server"
+            ),
+            "list the sentinels of one deployment in each URL; while one fails over, look again",
+        ));
+    }
     let evicts = server.eviction.as_deref().filter(|p| *p != "noeviction");
     if let (Some(policy), Some(_), None) = (evicts, server.memory_limit, &looked.stopped) {
         findings.push(found(

@@ -183,7 +183,7 @@ impl Sentinel {
     fn of(master: &str) -> (Sentinel, String) {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let port = port.expect("a port").port();
-        let folder = std::env::temp_dir().join(format!("qlsentinel{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("qlsentinel{port}"));
         fs::create_dir(&folder).expect("a folder");
         let (host, at) = master[8..].split_once(':').expect("host and port");
         let settings = format!(
@@ -241,6 +241,28 @@ fn a_real_sentinel_is_told_from_a_server_that_is_down() {
     let client = client.restart_guard(RestartGuard::Off).build().unwrap();
     drop(blocking::wait(client.lock("a").acquire()).unwrap());
     blocking::wait(client.close());
+}
+
+/// Both call their master by one name, as the settings that come with them do.
+#[test]
+fn sentinels_of_two_deployments_are_told() {
+    let stage = Stage::new(2);
+    let both: Vec<_> = stage.nodes.iter().map(|node| Sentinel::of(node)).collect();
+    let hosts = [0, 1].map(|n| both[n].1.as_str());
+    let url = |hosts: &[&str]| format!("redis+sentinel://{}/m", hosts.join(";"));
+    let found = |url: String| {
+        let client = Client::new([url]).unwrap();
+        let probe = blocking::wait(client.probe()).unwrap();
+        blocking::wait(client.close());
+        let findings = probe.nodes[0].findings.iter();
+        let found = findings.filter(|finding| finding.id == "QD26");
+        found.map(|finding| finding.what.clone()).next()
+    };
+    let said = found(url(&hosts)).expect("it is told");
+    assert!(hosts.iter().all(|host| said.contains(host)), "{said}");
+    for host in hosts {
+        assert_eq!(found(url(&[host])), None);
+    }
 }
 
 /// A probe runs no script there, for that would make it a used one.

@@ -68,6 +68,28 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
     })
 }
 
+/// What another sentinel says, if that is not `named`, the server that the one at `by` has named.
+pub(crate) async fn disagreement(target: &Target, by: usize, named: &Endpoint) -> Option<String> {
+    let Endpoint::Sentinel(sentinels) = &target.address.endpoint else {
+        return None;
+    };
+    for place in (0..sentinels.hosts.len()).filter(|place| *place != by) {
+        if let Ok(Some(other)) = ask(target, sentinels, place).await
+            && other != *named
+        {
+            let host = |place: usize| shown(&sentinels.hosts[place]);
+            return Some(format!(
+                "{} names {}, and {} names {}",
+                host(by),
+                shown(named),
+                host(place),
+                shown(&other)
+            ));
+        }
+    }
+    None
+}
+
 /// Asks the sentinel at that place where the master is; `None`: it knows none of the name.
 pub(crate) async fn ask(
     target: &Target,

@@ -15,7 +15,7 @@ use super::greet::{
     commandstats, counts_too, fault_of, greeting, own_address, quarantine_left, stranger,
     take_info, unanswered,
 };
-use super::locate::locate;
+use super::locate::{disagreement, locate};
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
@@ -58,6 +58,8 @@ pub(crate) struct Looked {
     pub(crate) server: Server,
     /// It does not answer `INFO`.
     pub(crate) info_lacks: bool,
+    /// Which servers its sentinels name, where those are not one.
+    pub(crate) masters: Option<String>,
     /// Its random name of this run.
     pub(crate) run: Option<String>,
     /// It answers `INFO`, and tells no such name.
@@ -111,10 +113,11 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     if let Endpoint::Cluster(_) = &address.endpoint {
         return see_cluster(target, looked).await;
     }
-    let (endpoint, _) = locate(target).await.map_err(|fault| match fault.kind {
+    let (endpoint, by) = locate(target).await.map_err(|fault| match fault.kind {
         FaultKind::Misconfigured => Stopped::Unnamed(fault),
         _ => Stopped::Unreached(fault),
     })?;
+    looked.masters = disagreement(target, by, &endpoint).await;
     let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),

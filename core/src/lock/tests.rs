@@ -65,7 +65,7 @@ fn raw_and_redisson_of_one_name_are_two_locks() {
         // Its owner is not within the other one, whose key they both have.
         let refused = blocking::wait(other.acquire());
         assert_eq!(kind(refused), Some(ErrorKind::Misconfigured));
-        let unowned = other.clone().owner(None);
+        let unowned = other.clone().owner(None::<Owner>);
         let refused = blocking::wait(unowned.wait(Duration::from_secs(9)).acquire());
         assert_eq!(kind(refused), Some(ErrorKind::Misconfigured));
         assert!(blocking::wait(held.release()).unwrap());

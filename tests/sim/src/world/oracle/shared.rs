@@ -5,8 +5,8 @@
 //! - RW3, which is L1 of readers: after the tail no dead token shares anything.
 //! - RW4 is L4: in the calm at the end, over links, half of the waiters share, and all are
 //!   served in time.
-//! - RW5: no reader is let in past a live waiter that wants the lock for itself, unless
-//!   readers are being called.
+//! - RW5: no reader is let in past a live waiter that wants the lock for itself, and has asked
+//!   in the last three seconds, unless readers are being called.
 //! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
 use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Value, Whom};

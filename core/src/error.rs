@@ -385,6 +385,24 @@ pub fn word(given: &str) -> String {
     format!("`{}{more}`", cut.escape_debug())
 }
 
+/// How long was waited, behind what was not won. Of a wait that is the rest of another one the digits
+/// are left out that nobody has chosen.
+pub(crate) fn within_wait(wait: Option<Duration>) -> String {
+    let Some(wait) = wait else {
+        return String::new();
+    };
+    if wait.subsec_nanos().is_multiple_of(1_000_000) {
+        return format!(" within {wait:?}");
+    }
+    let step = match wait < Duration::from_millis(100) {
+        true => 1_000,
+        false => 10_000,
+    };
+    let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX / 2);
+    let rounded = Duration::from_micros((micros + step / 2) / step * step);
+    format!(" within {rounded:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,6 +418,20 @@ mod tests {
         ] {
             assert_eq!(word(secret), "a URL or a key");
         }
+    }
+
+    #[test]
+    fn a_wait_is_told_as_it_was_chosen() {
+        for (wait, told) in [
+            (Duration::from_millis(125), " within 125ms"),
+            (Duration::from_nanos(298_606_605), " within 300ms"),
+            (Duration::from_nanos(9_600_001), " within 10ms"),
+            (Duration::from_nanos(2_999_999_999), " within 3s"),
+            (Duration::ZERO, " within 0ns"),
+        ] {
+            assert_eq!(within_wait(Some(wait)), told);
+        }
+        assert_eq!(within_wait(None), "");
     }
 
     #[test]

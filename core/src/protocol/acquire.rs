@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, shown};
+use crate::error::{Error, ErrorKind, shown, within_wait};
 use crate::mutants::mutant;
 use crate::node::Mode;
 use crate::protocol::hold::{Hold, NoQuorum, Terms, look_for_slot};
@@ -250,7 +250,7 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Pla
     if let Some(said) = place.said().filter(decided) {
         return said.timed_out(set, name, wait);
     }
-    let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
+    let after = within_wait(wait);
     let message = format!(
         "the lock {} was not free{after}: it is held, or asked for, by another owner of this client",
         shown(name)

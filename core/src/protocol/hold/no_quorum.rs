@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::State;
 use super::votes::{Node, Phase, Said, Votes};
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::error::{Error, ErrorKind, NodeError, shown, within_wait};
 use crate::mutants::mutant;
 use crate::node::FaultKind;
 use crate::protocol::quorum::{self, Kind, Vote};
@@ -147,7 +147,7 @@ impl NoQuorum {
 
     /// The error of a wait that has come to its end.
     pub(crate) fn timed_out(&self, set: &Set, name: &[u8], wait: Option<Duration>) -> Error {
-        let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
+        let after = within_wait(wait);
         let outcome = match self.kind() {
             Kind::Held => "is held by another and was not free",
             Kind::Late => "was voted for by a quorum, but too late, and was not won",

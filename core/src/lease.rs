@@ -164,24 +164,24 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// As [`extend`](Lease::extend); `InvalidArgument` if the ttl cannot give
-    /// so much; `LockLost` if `max_hold` leaves less.
+    /// As [`extend`](Lease::extend); `InvalidArgument` if so much is not left and the ttl cannot
+    /// give it; `LockLost` if `max_hold` leaves less.
     ///
     /// # Cancel safety
     ///
     /// As [`extend`](Lease::extend).
     pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
         self.client.check()?;
+        let ample = self.remaining() >= min && self.is_held();
+        if mutant!("ensure-asks-nobody", ample, true) {
+            return Ok(());
+        }
         let counted = self.client.settings.timing(self.ttl).counted;
         if min >= counted {
             return Err(Error::invalid(format!(
                 "ensure({min:?}) asks for more than a ttl of {:?} can give ({counted:?}): raise the ttl",
                 self.ttl
             )));
-        }
-        let ample = self.remaining() >= min && self.is_held();
-        if mutant!("ensure-asks-nobody", ample, true) {
-            return Ok(());
         }
         self.extend(None).await?;
         if mutant!("ensures-too-little", self.remaining() < min, false) {

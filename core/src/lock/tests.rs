@@ -109,6 +109,17 @@ fn what_the_owner_has_lost_is_to_be_released_first() {
 }
 
 #[test]
+fn what_is_left_already_is_ensured_whatever_the_ttl() {
+    let client = Client::new(["memory://ensured"]).unwrap();
+    let second = Duration::from_secs(1);
+    let lease = blocking::wait(client.lock("a").ttl(2 * second).acquire()).unwrap();
+    let refused = blocking::wait(lease.ensure(20 * second)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    blocking::wait(lease.extend(Some(50 * second))).unwrap();
+    blocking::wait(lease.ensure(20 * second)).unwrap();
+}
+
+#[test]
 fn a_job_is_not_kept_into_its_next_run() {
     let client = Client::new(["memory://keeps"]).unwrap();
     let second = Duration::from_secs(1);

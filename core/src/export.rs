@@ -272,7 +272,7 @@ mod tests {
         let first = blocking::wait(lock.acquire()).unwrap();
         let text = blocking::wait(first.export()).unwrap();
         let left = |text: &str| {
-            let text = Exported::parse(text).ok().expect("it is whole");
+            let text = Exported::parse(text).expect("it is whole");
             text.max_hold.expect("it is bounded")
         };
         assert!(left(&text) < long);

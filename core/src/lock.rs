@@ -350,7 +350,9 @@ impl Lock {
     /// more is told.
     pub(crate) async fn win_untimed(&self) -> Result<(Lease, bool), Error> {
         match self.win_or_wait().await {
-            Err(refused) if refused.kind() == ErrorKind::Contended && self.options.once.is_some() => {
+            Err(refused)
+                if refused.kind() == ErrorKind::Contended && self.options.once.is_some() =>
+            {
                 self.settle(refused).await
             }
             outcome => outcome,

@@ -21,12 +21,14 @@
 
 import { native } from "./binding.js";
 import { Client } from "./client.js";
-import { checked, look } from "./errors.js";
+import { checked, invalid, look } from "./errors.js";
 import { bytesOf, nameOf, type LockOptions, type Name } from "./options.js";
 import type { LossReason } from "./lease.js";
 
-/** This many nodes that no other test has, for `nodes` or, joined by commas, for `QUORLOCK_NODES`. */
+/** This many nodes, 1 to 32, that no other test has, for `nodes` or, joined by commas, for `QUORLOCK_NODES`. */
 export function nodes(count = 1): string[] {
+  // Anything else would be made a number of 32 bits.
+  if (!Number.isInteger(count) || count < 1 || count > 32) throw invalid("count is no whole number of nodes from 1 to 32", nodes);
   return native.testingNodes(count);
 }
 

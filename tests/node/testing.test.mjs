@@ -41,6 +41,11 @@ test("what is no reason or no name is refused", () => {
   assert.throws(() => lose(7), InvalidArgumentError);
 });
 
+test("what is no number of nodes is refused", () => {
+  for (const count of [-1, 0, 33, 1.5, NaN, 2 ** 32 + 1, "3", null]) assert.throws(() => nodes(count), InvalidArgumentError);
+  assert.equal(nodes(32).length, 32);
+});
+
 test("both faces of the package have it", () => {
   const required = createRequire(import.meta.url)("../../node/dist/testing.js");
   assert.deepEqual([required.lose, required.held, required.nodes], [lose, held, nodes]);

@@ -34,7 +34,11 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
         )));
     }
     if naming == Naming::Raw {
-        let inside = mutant!("raw-inside-the-namespace", is_inside(namespace, name), false);
+        let inside = mutant!(
+            "raw-inside-the-namespace",
+            is_inside(namespace, name),
+            false
+        );
         return match inside {
             true => Err(Error::invalid(format!(
                 "the raw lock name {} begins with the namespace `{namespace}`, and locks that are not \
@@ -239,10 +243,21 @@ mod tests {
             "lock:#",
         ] {
             let error = raw(name).unwrap_err().to_string();
-            assert!(error.contains("begins with the namespace `lock:`"), "{error}");
+            assert!(
+                error.contains("begins with the namespace `lock:`"),
+                "{error}"
+            );
         }
         // python-redis-lock has such keys.
-        for name in ["lock:x", "lock:", "lock:{x", "lock:{}x", "other:{x}", "#node", "{x}"] {
+        for name in [
+            "lock:x",
+            "lock:",
+            "lock:{x",
+            "lock:{}x",
+            "other:{x}",
+            "#node",
+            "{x}",
+        ] {
             assert_eq!(raw(name).unwrap(), name.as_bytes());
         }
     }

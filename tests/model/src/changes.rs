@@ -855,8 +855,16 @@ pub const REFUSED: &[Change] = &[
     // As it was once: the owner's count before all else, and its token as if it were counted.
     change("hacquire", "A[2], '0')", "A[2], '1')"),
     change("hrelease", "if counted ~= '1' then", "if not counted then"),
-    change("hrelease", "not string.find(field.err, 'WRONGTYPE')", "false"),
-    change("release", "not string.find(value.err, 'WRONGTYPE')", "false"),
+    change(
+        "hrelease",
+        "not string.find(field.err, 'WRONGTYPE')",
+        "false",
+    ),
+    change(
+        "release",
+        "not string.find(value.err, 'WRONGTYPE')",
+        "false",
+    ),
     change("extend", "not string.find(value.err, 'WRONGTYPE')", "false"),
     change(
         "share_extend",

@@ -131,10 +131,7 @@ fn refused() -> io::Result<bool> {
     let failed = refused::play(&mut game)?;
     failed.iter().for_each(|case| println!("FAIL {case}"));
     let count = failed.len();
-    println!(
-        "{} passed, {count} failed",
-        refused::COMMANDS.len() - count
-    );
+    println!("{} passed, {count} failed", refused::COMMANDS.len() - count);
     Ok(failed.is_empty())
 }
 

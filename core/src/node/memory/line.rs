@@ -239,10 +239,12 @@ impl MemoryNode {
                 if alive {
                     let asked = first.end.saturating_sub(micros(request.keys.waits.place));
                     let lately = MemoryNode::time(now) - asked.min(MemoryNode::time(now)) < STOPPED;
-                    return Some(match mutant!("stopped-writer-keeps-readers-out", lately, true) {
-                        true => Turn::AfterReaders,
-                        false => Turn::Nobodys,
-                    });
+                    return Some(
+                        match mutant!("stopped-writer-keeps-readers-out", lately, true) {
+                            true => Turn::AfterReaders,
+                            false => Turn::Nobodys,
+                        },
+                    );
                 }
             } else if self.listeners.forbidden {
                 return Some(Turn::Untold);

@@ -75,7 +75,11 @@ pub(crate) fn write_command(
         _ => {
             resp::write_text(out, &names::redisson_channel(&request.keys.lock));
             // Redisson listens on sharded channels where there are shards, guarded or not.
-            let sharded = mutant!("sharded-where-guarded", in_cluster, guard.is_some() && in_cluster);
+            let sharded = mutant!(
+                "sharded-where-guarded",
+                in_cluster,
+                guard.is_some() && in_cluster
+            );
             let publish: &[u8] = if sharded { b"SPUBLISH" } else { b"PUBLISH" };
             return resp::write_text(out, publish);
         }

@@ -87,11 +87,17 @@ fn a_lock_in_another_layout_finds_another_type() {
     fence(by(&mut node, "java", acquire(7, false, 1), "a", 0));
     for op in [acquire(7, false, 1), JOIN] {
         let refused = ask(&mut node, op, "b", 1);
-        assert!(matches!(&refused, Reply::Failed(fault) if fault.of_lock), "{refused:?}");
+        assert!(
+            matches!(&refused, Reply::Failed(fault) if fault.of_lock),
+            "{refused:?}"
+        );
     }
     assert!(!node.vote(&request(acquire(7, false, 1), "b"), at(1)).stored);
     assert_eq!(ask(&mut node, extend(Repair::Yes), "b", 1), Reply::NotMine);
-    assert_eq!(ask(&mut node, Op::Release, "b", 1), Reply::Released { held: false });
+    assert_eq!(
+        ask(&mut node, Op::Release, "b", 1),
+        Reply::Released { held: false }
+    );
     assert_eq!(by(&mut node, "java", Op::Release, "a", 2), LEFT);
     assert!(fence(ask(&mut node, acquire(7, false, 1), "b", 3)) > 0);
 }

@@ -350,13 +350,13 @@ pub const ALL: &[Change] = &[
     ),
     change(
         "release",
-        "or 1) > 0 then\n            return",
-        "or 1) >= 0 then\n            return",
+        "or 1) > 0 then return 5 end",
+        "or 1) >= 0 then return 5 end",
     ),
     change(
         "release",
-        "or 1) > 0 then\n            return",
-        "or 1) < 0 then\n            return",
+        "or 1) > 0 then return 5 end",
+        "or 1) < 0 then return 5 end",
     ),
     change(
         "release",
@@ -391,7 +391,6 @@ pub const ALL: &[Change] = &[
     change("share", "(not held or most ~= '')", "most ~= ''"),
     change("share", "(not held or most ~= '')", "not held"),
     change("share", "if whom == 5 then", "if false then"),
-    change("share", "< 3000000 and 5 or 0", "< 9000000 and 5 or 0"),
     change("share", "not string.find(whose, '^s')", "true"),
     change("share", "not string.find(whose, '^s')", "false"),
     change("share", "let_in == '+' and call", "call"),
@@ -789,6 +788,8 @@ pub const ALL: &[Change] = &[
 /// Those that need what no memory node has (values of a later version, and keys of another
 /// type), or the very end of a ban or of what is kept. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
+    change("share", "now - asked < 3000000", "now - asked <= 3000000"),
+    change("share", "now - asked < 3000000 and ", ""),
     change("adopt", "or not form and value", "or value"),
     change(
         "release",
@@ -855,11 +856,6 @@ pub const REFUSED: &[Change] = &[
     // As it was once: the owner's count before all else, and its token as if it were counted.
     change("hacquire", "A[2], '0')", "A[2], '1')"),
     change("hrelease", "if counted ~= '1' then", "if not counted then"),
-    change(
-        "hrelease",
-        "not string.find(field.err, 'WRONGTYPE')",
-        "false",
-    ),
     change(
         "release",
         "not string.find(value.err, 'WRONGTYPE')",

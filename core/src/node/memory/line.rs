@@ -235,16 +235,11 @@ impl MemoryNode {
             let alive = self.listeners.of(&first.waiter.inbox) > 0;
             if last.is_some() {
                 // It is told nothing yet: what it waits for has no end that is known. One that has
-                // not asked for so long may be stopped: it stays, and readers come before it.
-                if alive {
-                    let asked = first.end.saturating_sub(micros(request.keys.waits.place));
-                    let lately = MemoryNode::time(now) - asked.min(MemoryNode::time(now)) < STOPPED;
-                    return Some(
-                        match mutant!("stopped-writer-keeps-readers-out", lately, true) {
-                            true => Turn::AfterReaders,
-                            false => Turn::Nobodys,
-                        },
-                    );
+                // not asked for so long may be stopped: it is queued anew when it goes on.
+                let asked = first.end.saturating_sub(micros(request.keys.waits.place));
+                let lately = MemoryNode::time(now).saturating_sub(asked) < STOPPED;
+                if alive && mutant!("stopped-writer-keeps-readers-out", lately, true) {
+                    return Some(Turn::AfterReaders);
                 }
             } else if self.listeners.forbidden {
                 return Some(Turn::Untold);

@@ -264,7 +264,7 @@ fn those_who_share_it_longest_are_told() {
 
 #[test]
 fn a_writer_that_has_stopped_keeps_readers_out_for_three_seconds() {
-    let mut node = listening(2);
+    let mut node = listening(3);
     let patient = |op, number, name: &str, mode| {
         let mut request = Request {
             waiter: Some(waiter(number)),
@@ -292,7 +292,11 @@ fn a_writer_that_has_stopped_keeps_readers_out_for_three_seconds() {
     assert!(!granted(&ask(&writer, 2_999)));
     assert!(!granted(&ask(&patient(long, 1, "c", Mode::Shared), 5_998)));
     assert!(granted(&ask(&patient(long, 1, "c", Mode::Shared), 5_999)));
-    // It is the first again when it goes on.
+    // It is queued anew when it goes on, and another that waits behind it is not passed.
     assert!(!granted(&ask(&writer, 6_000)));
-    assert!(!granted(&ask(&patient(long, 1, "d", Mode::Shared), 6_001)));
+    assert!(!granted(&ask(
+        &patient(long, 3, "e", Mode::Exclusive),
+        8_000
+    )));
+    assert!(!granted(&ask(&patient(long, 1, "d", Mode::Shared), 9_000)));
 }

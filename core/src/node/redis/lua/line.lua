@@ -52,10 +52,9 @@ local function turn(me)
       if now < ends then
         if last then
           -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting, nor does one that
-          -- has not asked for three seconds and so may be stopped: it stays the first, and readers come before it.
-          if (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then
-            return now - ends + life * 1000 < 3000000 and 5 or 0
-          end
+          -- has not asked for three seconds and so may be stopped: it is queued anew when it goes on.
+          local asked = ends - 1000 * life
+          if now - asked < 3000000 and (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
         else
           local listeners = redis.pcall('PUBLISH', inbox, slot and number .. ' ' .. slot or number)
           -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.

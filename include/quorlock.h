@@ -1091,11 +1091,11 @@ int32_t quorlock_client_init_set_forced(const struct quorlock_client_t *client,
                                         struct quorlock_error_t **error);
 
 /**
- * Goes on with a lease that another client has exported, see quorlock_lease_export(), while
- * its ttl from then lasts: with the same ttl, what was left of its max_hold, and a larger
- * fence. Of two that adopt one lease one wins at most. Nobody acquires it once more by its
- * lock. Nodes that do not answer are waited for as long as the client's wait, at most for the
- * ttl. The lease is to be freed with quorlock_lease_free().
+ * Goes on with a lease that another client has exported, see quorlock_lease_export(), as
+ * long as that has not ended: with what was left of its max_hold, the same ttl, or that if it
+ * is less, and a larger fence. Of two that adopt one lease one wins at most. Nobody acquires it
+ * once more by its lock. Nodes that do not answer are waited for as long as the client's wait,
+ * at most for the ttl. The lease is to be freed with quorlock_lease_free().
  *
  * Fails with #QUORLOCK_LOCK_LOST if the lease has ended or another has adopted it;
  * #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered; #QUORLOCK_INVALID_ARGUMENT for a
@@ -1470,8 +1470,9 @@ int32_t quorlock_lease_downgrade(const struct quorlock_lease_t *lease,
  * process, in another language, on another host. Free the text with quorlock_text_free().
  *
  * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
- * adopt it within the ttl, else the lock is free. Until then nobody could know of a loss, so
- * leave alone what the lock protects. The text is a secret: whoever has it can take the lock.
+ * adopt it within the ttl, or for as long as it was extended beyond that, else the lock is
+ * free. Until then nobody could know of a loss, so leave alone what the lock protects. The text
+ * is a secret: whoever has it can take the lock.
  *
  * Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
  * #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here

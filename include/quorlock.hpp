@@ -883,7 +883,8 @@ public:
 
     /** Ends it here without releasing the lock; the text is for client::adopt() of one other client of the same nodes, in
      * another process, in another language, on another host. It is lengthened to its full ttl first, and nobody renews it from then
-     * on: adopt it within the ttl, else the lock is free. The text is a secret: whoever has it can take the lock. */
+     * on: adopt it within the ttl, or for as long as it was extended beyond that, else the lock is free. The text is a secret:
+     * whoever has it can take the lock. */
     [[nodiscard]] std::string export_text() const {
         char *text = nullptr;
         detail::checked([&](auto error) { return quorlock_lease_export(get(), &text, error); });
@@ -1901,9 +1902,10 @@ public:
     /** A client for these nodes, with default options. */
     explicit client(std::vector<std::string> nodes) : client(with_nodes(std::move(nodes))) {}
 
-    /** Goes on with a lease that another client has exported by lease::export_text(), while its ttl from then lasts: with a larger
-     * fence. Of two that adopt one lease one wins at most. Throws lock_lost if it has ended or another has adopted it,
-     * invalid_argument for a text that is damaged, or of another set, namespace or version. */
+    /** Goes on with a lease that another client has exported by lease::export_text(), as long as that has not ended: with
+     * what was left of its max_hold, the same ttl, or that if it is less, and a larger fence. Of two that adopt one lease one wins at
+     * most. Throws lock_lost if it has ended or another has adopted it, invalid_argument for a text that is damaged, or of another
+     * set, namespace or version. */
     [[nodiscard]] lease adopt(std::string_view text) const {
         quorlock_lease_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_adopt(get(), text.data(), text.size(), &handle, error); });

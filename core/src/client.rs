@@ -64,8 +64,8 @@ impl Client {
     }
 
     /// Goes on with a lease that another client has [exported](crate::Lease::export), as long as
-    /// its ttl from then has not ended: with the same ttl, what was left of its `max_hold`, and a
-    /// larger fence. Of two that adopt one lease one wins at most.
+    /// that has not ended: with what was left of its `max_hold`, the same ttl, or that if it is
+    /// less, and a larger fence. Of two that adopt one lease one wins at most.
     ///
     /// Waits for nodes that do not answer at most as long as the client's `wait`, and no longer than
     /// the lease's ttl.

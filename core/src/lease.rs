@@ -256,8 +256,8 @@ impl Lease {
     ///
     /// The lease is lengthened to its full ttl first. Then it is over for this client, and
     /// nobody renews it: another client has to adopt it within the ttl, or for as long as it was
-    /// extended beyond that, else the lock is free then. Until then the lock is held by nobody who could know of a loss, so do not
-    /// touch what it protects.
+    /// extended beyond that, else the lock is free then. Until then the lock is held by nobody
+    /// who could know of a loss, so do not touch what it protects.
     ///
     /// **The text is a secret**: whoever has it can take the lock. Hand it on as you would a
     /// password.

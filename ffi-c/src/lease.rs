@@ -338,8 +338,9 @@ pub extern "C" fn quorlock_lease_downgrade(lease: *const quorlock_lease_t, error
 /// process, in another language, on another host. Free the text with quorlock_text_free().
 ///
 /// The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
-/// adopt it within the ttl, else the lock is free. Until then nobody could know of a loss, so
-/// leave alone what the lock protects. The text is a secret: whoever has it can take the lock.
+/// adopt it within the ttl, or for as long as it was extended beyond that, else the lock is
+/// free. Until then nobody could know of a loss, so leave alone what the lock protects. The text
+/// is a secret: whoever has it can take the lock.
 ///
 /// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
 /// #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here

@@ -195,8 +195,8 @@ export class Client extends Events {
   }
 
   /**
-   * Goes on with a lease that another client has exported by `lease.export()`, while its ttl from then lasts: with the same
-   * ttl, what was left of its `maxHold`, and a larger fence. Of two that adopt one lease one wins at most. Nobody re-enters
+   * Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended: with what
+   * was left of its `maxHold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one lease one wins at most. Nobody re-enters
    * it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
    *
    * Rejects with `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes

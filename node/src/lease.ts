@@ -272,9 +272,9 @@ export class Lease {
    * Ends the lease here without releasing the lock, and resolves to a text with which one other client of the same nodes
    * goes on: `client.adopt(text)`, in another process, in another language, on another host.
    *
-   * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, else
-   * the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects. **The text is a
-   * secret**: whoever has it can take the lock.
+   * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or
+   * for as long as it was extended beyond that, else the lock is free. Until then nobody could know of a loss, so leave
+   * alone what the lock protects. **The text is a secret**: whoever has it can take the lock.
    *
    * Rejects with `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few
    * nodes answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was
@@ -299,8 +299,8 @@ export class Lease {
 
   /**
    * Makes sure that at least this many milliseconds of validity are left, extending the lease if there are not. Call it
-   * right before a step that takes so long. Rejects as `extend`, and with `InvalidArgumentError` if the ttl cannot give
-   * so much.
+   * right before a step that takes so long. Rejects as `extend`, and with `InvalidArgumentError` if so much is not
+   * left and the ttl cannot give it.
    */
   async ensure(minRemaining: number): Promise<void> {
     const it = self(this);

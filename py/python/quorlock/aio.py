@@ -87,8 +87,8 @@ class Lease(LeaseBase):
         """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
 
         `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
-        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, else the lock is free. Until then
-        nobody could know of a loss, so leave alone what the lock protects.
+        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or for as long as it was extended
+        beyond that, else the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects.
 
         **The text is a secret**: whoever has it can take the lock.
 
@@ -106,8 +106,8 @@ class Lease(LeaseBase):
     async def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
 
-        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if the ttl
-        cannot give so much.
+        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if so
+        much is not left and the ttl cannot give it.
         """
         await completed(self._core.ensure(min_remaining).start)
 
@@ -549,10 +549,11 @@ class Client(ClientBase):
         return await self.lock(name).force_release(fence)
 
     async def adopt(self, text: str) -> Lease:
-        """Goes on with a lease that another client has exported by `lease.export()`, while its ttl from then lasts.
+        """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
 
-        It has the same ttl, what was left of its `max_hold`, and a larger fence. Of two that adopt one lease one wins at most.
-        Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
+        It has what was left of its `max_hold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one
+        lease one wins at most. Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
+        most for the ttl.
 
         Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
         answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version. Cancelled, it gives

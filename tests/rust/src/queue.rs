@@ -112,7 +112,8 @@ impl Stage {
         inboxes.split_whitespace().count()
     }
 
-    /// What nodes keep when all is over: records and counters.
+    /// What nodes keep when all is over: records and counters, and for a while what was passed on to
+    /// other clients.
     ///
     /// # Panics
     ///
@@ -120,7 +121,8 @@ impl Stage {
     pub fn await_nothing_left(&self) {
         let known = |key: &str| {
             let counts = key.starts_with("lock:#f:") || key.starts_with("lock:#pf");
-            counts || key == "lock:#node" || key.starts_with("lock:#shard:")
+            let banned = key.starts_with("lock:#x:") || key.starts_with("lock:#px");
+            counts || banned || key == "lock:#node" || key.starts_with("lock:#shard:")
         };
         until("records and counters alone", || {
             let keys = self.tell("redis all KEYS %2A");

@@ -45,8 +45,9 @@ test("held, remaining, extend, ensure, release", async () => {
   assert.ok(lease.remaining() > 1000 && lease.remaining() <= 5000);
   await lease.extend(30_000);
   assert.ok(lease.remaining() > 20_000);
-  await lease.ensure(4000);
-  await assert.rejects(lease.ensure(5000), InvalidArgumentError);
+  // What is left is enough, though the ttl could not give it.
+  await lease.ensure(20_000);
+  await assert.rejects(lease.ensure(40_000), InvalidArgumentError);
   await assert.rejects(lease.ensure(Infinity), InvalidArgumentError);
   await assert.rejects(lease.extend(3_000_000), InvalidArgumentError);
   assert.equal(await lease.release(), true);

@@ -15,10 +15,14 @@ import time
 import urllib.parse
 
 LUA = pathlib.Path(__file__).parents[2] / "core/src/node/redis/lua"
-PARTS = {name: (LUA / f"{name}.lua").read_text() for name in ("form", "lease", "line", "place", "vote", "fence")}
-PARTS["join"] = (LUA / "join.lua").read_text().replace("--- place.lua\n", PARTS["place"])
-SCRIPTS = {name: re.sub(r"--- (\w+)\.lua\n", lambda part: PARTS[part[1]], (LUA / f"{name}.lua").read_text())
-           for name in ("acquire", "extend", "release", "lean")}
+
+
+def whole(name):
+    """A script with the parts that it names, and with theirs."""
+    return re.sub(r"--- (\w+)\.lua\n", lambda part: whole(part[1]), (LUA / f"{name}.lua").read_text())
+
+
+SCRIPTS = {name: whole(name) for name in ("acquire", "extend", "release", "lean")}
 SHA = {name: hashlib.sha1(text.encode()).hexdigest() for name, text in SCRIPTS.items()}
 NODE_TIMEOUT, MIN_VALIDITY, COUNTER_LIFE, MOST = 0.25, 0.1, 750_000, 10_000
 RECORD, QUARANTINE = "lock:#node", "lock:#quarantine"

@@ -462,9 +462,10 @@ class Blocking(unittest.TestCase):
             self.assertLess(lease.remaining(), 1)
             lease.extend(20)
             self.assertGreater(lease.remaining(), 15)
-            lease.ensure(0.5)
+            # What is left is enough, though the ttl could not give it.
+            lease.ensure(5)
             with self.assertRaises(quorlock.InvalidArgumentError):
-                lease.ensure(5)
+                lease.ensure(30)
             with self.assertRaises(quorlock.InvalidArgumentError):
                 lease.extend(1000)
         with self.assertRaises(quorlock.NotOwnerError):

@@ -38,6 +38,8 @@ CALLS = 2_000_000
 FAULTS_OF_LEADERS = 50
 # Of each kind, on each of these servers and without and with votes that wait for replicas.
 FAILOVERS, FAILOVER_SERVERS = 20, ([], ["--server", "valkey-9.1"])
+# Of each kind, each while one client has a dozen leases.
+LEASES_OVER = 34
 MOVING_MINUTES = 20
 # Of calls and bodies, beyond those of `make gate`.
 PROGRAMS = 200_000
@@ -155,6 +157,15 @@ def failovers():
                (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def leases_over_failovers():
+    """Many leases of one client, over failovers of each kind."""
+    words = ["cargo", "test", "-p", "quorlock-tests", "--test", "failover", "--locked"]
+    done = subprocess.run(words, cwd=ROOT, env=dict(os.environ, FAILOVERS=str(LEASES_OVER)), capture_output=True, text=True)
+    (OUT / "leases-over-failovers.txt").write_text(done.stdout + done.stderr)
+    report(f"leases of one client over {LEASES_OVER} failovers of each kind", done.returncode == 0,
+           " ".join(re.findall("^test .*", done.stdout, re.MULTILINE)))
+
+
 def moving():
     """A cluster whose hash slots move all the time."""
     words = [run.PYTHON, "tests/failover/moving.py", "--minutes", str(MOVING_MINUTES)]
@@ -222,6 +233,7 @@ def main():
     names()
     leaders()
     failovers()
+    leases_over_failovers()
     moving()
     peers()
     interop()

@@ -480,6 +480,7 @@ impl Inner {
         request: &Request,
         reply: Reply,
     ) -> Reply {
+        let asked_before = self.pairs[pair].news.former.is_some();
         self.look_at_former(pair);
         let News { here, former, .. } = &self.pairs[pair].news;
         let server = self.connections[connection as usize].server;
@@ -489,7 +490,10 @@ impl Inner {
             Reply::Released { .. } | Reply::Kept => request.leaving.keeps(),
             _ => false,
         };
-        match former.is_some() && is_here && lengthens {
+        let early = matches!(reply, Reply::Quarantined { .. })
+            && matches!(request.op, Op::Extend { .. })
+            && asked_before;
+        match is_here && (early || former.is_some() && lengthens) {
             true => not_ready("the server before may give votes yet"),
             false => reply,
         }

@@ -226,16 +226,23 @@ impl Failover {
             Reply::Released { .. } | Reply::Kept => request.leaving.keeps(),
             _ => false,
         };
+        // It lengthens this as soon as the one before is over, which may have been meanwhile: so it
+        // is asked again soon, and not when it would be due.
+        let early = matches!(reply, Reply::Quarantined { .. })
+            && matches!(request.op, Op::Extend { .. })
+            && mutant!("promoted-is-asked-late", true, false);
+        let why = "it was promoted a short while ago";
+        let not_ready = |text| Reply::Failed(Fault::new(FaultKind::NotReady, text, true));
         match self.former.first() {
-            Some(former) if mutant!("promoted-extends-at-once", is_here && lengthens, false) => {
+            _ if !is_here => reply,
+            Some(former) if early || mutant!("promoted-extends-at-once", lengthens, false) => {
                 let before = former.at.as_ref().map(|at| format!(" {}", shown(at)));
-                let text = format!(
-                    "it was promoted a short while ago, and the server{} before it may give votes \
-                     yet",
-                    before.unwrap_or_default()
-                );
-                Reply::Failed(Fault::new(FaultKind::NotReady, text, true))
+                let before = before.unwrap_or_default();
+                not_ready(format!(
+                    "{why}, and the server{before} before it may give votes yet"
+                ))
             }
+            None if early => not_ready(why.into()),
             _ => reply,
         }
     }

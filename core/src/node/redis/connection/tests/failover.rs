@@ -129,6 +129,34 @@ async fn a_promoted_server_lengthens_nothing_while_the_one_before_may_vote() {
     assert!(link.extends());
 }
 
+/// A lease that stood at the server before is not left alone until its next renewal.
+#[tokio::test]
+async fn what_it_cannot_take_back_yet_is_no_matter_of_its_quarantine() {
+    let mut link = link(World::of([]), true);
+    let ttl = Duration::from_secs(1);
+    let repair = Repair::InQuarantine { server: 1 };
+    let asks = |link: &mut Link| {
+        link.asks(Op::Extend {
+            ttl,
+            repair,
+            fence: 0,
+        });
+        link.answered(&["*2\r\n:3\r\n:9000\r\n"]);
+    };
+    link.moves("b", 2);
+    asks(&mut link);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady]);
+    assert_eq!(*lock(&link.heard.1), []);
+    // The same of the last one that is asked before the one before is over; then it is.
+    let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
+    link.clock.0.fetch_add(grace, Ordering::Relaxed);
+    asks(&mut link);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady; 2]);
+    asks(&mut link);
+    let left = Duration::from_secs(9);
+    assert_eq!(*lock(&link.heard.1), [Reply::Quarantined { left }]);
+}
+
 #[tokio::test]
 async fn back_at_the_one_before_it_counts_again() {
     let mut link = link(World::of([]), true);

@@ -169,6 +169,10 @@ class Stage:
         """A step of the move of a hash slot of a cluster: `begin_move`, `move_keys`, `end_move`."""
         getattr(self._replicated(number), step)(*words)
 
+    def reshard(self, number, *words):
+        """So many hash slots of the server of a cluster that has a key go to another."""
+        self._replicated(number).reshard(*words)
+
     def await_order(self, number, seconds):
         """Waits until all that runs of the node works together, so that it would fail over."""
         self._replicated(number).await_order(seconds)

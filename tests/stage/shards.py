@@ -7,6 +7,8 @@ failed over), `new` (the primary without hash slots that joined last); `shards`,
 """
 
 import binascii
+import contextlib
+import itertools
 import os
 import re
 import time
@@ -372,6 +374,25 @@ class Clustered:
         for server in (to, source, *self.servers):
             if server.role() == "master":
                 server.call("CLUSTER", "SETSLOT", slot, "NODE", id)
+
+    def reshard(self, key, count, place):
+        """The lowest hash slots, so many, of the server that has a key go to that place, as `redis-cli --cluster reshard` has it."""
+        source, to = self.serving(hash_slot(key)), self.part(place)
+        others = [server for server in self.servers if server not in (source, to) and server.role() == "master"]
+        login = ["AUTH", self.servers[0]._secrets["default"]] if self.servers[0]._secrets else []
+        with contextlib.ExitStack() as stack:
+            source_, to_, *others_ = (stack.enter_context(server.connect()).call for server in (source, to, *others))
+            ids = [ask("CLUSTER", "MYID") for ask in (source_, to_)]
+            own = [range(first, last + 1) for first, last, primary, *_ in source_("CLUSTER", "SLOTS") if primary[2] == ids[0]]
+            for slot in sorted(itertools.chain(*own))[:count]:
+                to_("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+                source_("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+                while keys := source_("CLUSTER", "GETKEYSINSLOT", slot, 100):
+                    source_("MIGRATE", "127.0.0.1", to.named_port, "", 0, 5000, *login, "KEYS", *keys)
+                for ask in (to_, source_, *others_):
+                    ask("CLUSTER", "SETSLOT", slot, "NODE", ids[1])
+        # Not as on the first day any more.
+        self._old = source
 
     def _await(self, done, seconds, what):
         end = time.monotonic() + seconds

@@ -26,6 +26,7 @@ killed or failed over. A node that is a cluster has `1.shard1`…, `1.shards`, a
   await-order NODES MS             all that runs of the nodes works together
   move NODES KEY PLACE             the hash slot of KEY goes to the server of that place; or step by step:
   begin-move NODES KEY PLACE, move-keys NODES KEY, end-move NODES KEY
+  reshard NODES KEY COUNT PLACE    so many hash slots of the server that has KEY, the lowest first, go there one by one
   join NODES                       another primary, which has no hash slots yet, joins clusters: its place is `new`
   behind NODES                     what is written from now on reaches no replica, until `cont`
   heal                             all up and empty, counters zero
@@ -138,6 +139,10 @@ class Words:
     def _move(self, step, nodes, key, *place):
         for number in self._numbers(nodes):
             self._stage.move(step, number, unquote_to_bytes(key), *place)
+
+    def do_reshard(self, db, nodes, key, count, place):
+        for number in self._numbers(nodes):
+            self._stage.reshard(number, unquote_to_bytes(key), int(count), place)
 
     def do_behind(self, db, nodes):
         self._stage.fall_behind(*self._numbers(nodes))

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, Lease, Lock, RestartGuard, blocking};
@@ -128,6 +129,78 @@ fn a_server_that_is_given_its_first_hash_slot_does_not_vote() -> Result<(), Erro
     refused("quarantine");
     let elsewhere = get(client.lock("elsewhere"))?;
     assert!(blocking::wait(elsewhere.release())?);
+    Ok(())
+}
+
+/// A text that has that hash slot as its tag.
+fn tag(slot: u16) -> String {
+    let tags = (0..).map(|n: u32| n.to_string());
+    let of = |tag: &String| quorlock::sim::probe::hash_slot(tag.as_bytes());
+    { tags }.find(|tag| of(tag) == slot).expect("each has one")
+}
+
+/// A process that comes at any moment of a reshard finds every shard voting: also while the
+/// hash slot moves in which its shard has its stamp, or the cluster its record; and however many
+/// have moved away.
+#[test]
+fn hash_slots_that_move_put_no_shard_in_quarantine() -> Result<(), Error> {
+    let stage = Stage::like(1, &["shards=3"]);
+    let wait = Duration::from_secs(20);
+    let comes = |name: &str| {
+        let client = Client::new(&stage.nodes)?;
+        let lease = get(client.lock(name).wait(wait))?;
+        assert!(blocking::wait(lease.release())?, "{name}");
+        blocking::wait(client.close());
+        Ok::<_, Error>(())
+    };
+    // One in each third of the hash slots; those of the first are moved below this one.
+    let names = [5_000, 8_000, 14_000].map(|slot| format!("{{{}}}", tag(slot)));
+    let first = Client::new(&stage.nodes)?;
+    let held: Vec<Lease> = names
+        .iter()
+        .map(|name| get(first.lock(format!("{name}held"))))
+        .collect::<Result<_, _>>()?;
+    comes(&names[0])?;
+    for key in [0, 5_460, 512].map(|slot| format!("{{{}}}", tag(slot))) {
+        for step in [
+            "begin-move 1 KEY shard3",
+            "move-keys 1 KEY",
+            "end-move 1 KEY",
+        ] {
+            stage.tell(&step.replace("KEY", &key));
+            comes(&names[0])?;
+        }
+    }
+    for step in ["begin-move 1 lock:#node shard3", "move-keys 1 lock:#node"] {
+        stage.tell(step);
+        comes(&names[0])?;
+    }
+    stage.tell("end-move 1 lock:#node");
+    let over = AtomicBool::new(false);
+    let counts = std::thread::scope(|scope| {
+        let (over, comes) = (&over, &comes);
+        let come = |name| {
+            scope.spawn(move || -> Result<u32, Error> {
+                let mut count = 0;
+                while !over.load(Ordering::Acquire) {
+                    comes(name)?;
+                    count += 1;
+                }
+                Ok(count)
+            })
+        };
+        let come: Vec<_> = names.iter().map(|name| come(name)).collect();
+        stage.tell(&format!("reshard 1 {} 2730 shard3", names[0]));
+        over.store(true, Ordering::Release);
+        let counts = come.into_iter().map(|task| task.join().expect("it ends"));
+        counts.collect::<Result<Vec<_>, _>>()
+    })?;
+    eprintln!("{counts:?} processes came meanwhile");
+    comes(&names[0])?;
+    assert_eq!(stage.tell("redis 1 KEYS lock:%23quarantine*"), "");
+    for lease in held {
+        assert!(lease.is_held() && blocking::wait(lease.release())?);
+    }
     Ok(())
 }
 

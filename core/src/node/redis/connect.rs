@@ -26,7 +26,7 @@ use crate::mutants::mutant;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::{Record, Reign};
-use admit::admit;
+use admit::{Keys, admit};
 pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
@@ -86,8 +86,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         None => {
             let mut greeted = greet(target, &how).await?;
             let (wire, look) = (&mut greeted.wire, &mut greeted.look);
-            let quarantine = Some(&*gate.quarantine_key);
-            let record = admit(target, wire, look, &gate.record_key, quarantine).await?;
+            let record = admit(target, wire, look, Keys::of(gate)).await?;
             (greeted, record)
         }
         Some(routes) => {
@@ -163,15 +162,7 @@ pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     }
     let mut greeted = greet(target, &How::default()).await?;
     let (gate, wire) = (&target.gate, &mut greeted.wire);
-    let quarantine = Some(&*gate.quarantine_key);
-    admit(
-        target,
-        wire,
-        &mut greeted.look,
-        &gate.record_key,
-        quarantine,
-    )
-    .await?;
+    admit(target, wire, &mut greeted.look, Keys::of(gate)).await?;
     if force {
         let lift = redis::cmd("DEL").arg(&*gate.quarantine_key).take();
         exchange(wire, &[lift])

@@ -150,14 +150,23 @@ pub(crate) fn ids(nodes: &str) -> Vec<String> {
 /// The hash slots that are being moved to the server that answered `CLUSTER NODES` so, in order
 /// and each once.
 pub(crate) fn arriving(nodes: &str) -> Vec<u16> {
+    moving(nodes, "-<-")
+}
+
+/// Those that are being moved from it.
+pub(crate) fn leaving(nodes: &str) -> Vec<u16> {
+    moving(nodes, "->-")
+}
+
+/// `[93-<-ID]` is one that arrives, `[93->-ID]` one that leaves.
+fn moving(nodes: &str, way: &str) -> Vec<u16> {
     let mut own = nodes.lines().filter(|line| {
         let flags = line.split(' ').nth(2).unwrap_or_default();
         flags.split(',').any(|flag| flag == "myself")
     });
     let words = own.next().unwrap_or_default().split(' ').skip(8);
-    // `[93-<-ID]`; those that are moved away are `[93->-ID]`.
-    let arriving = words.filter_map(|word| word.strip_prefix('[')?.split_once("-<-"));
-    let slots = arriving.filter_map(|(number, _)| slot(number.parse().ok()?));
+    let moving = words.filter_map(|word| word.strip_prefix('[')?.split_once(way));
+    let slots = moving.filter_map(|(number, _)| slot(number.parse().ok()?));
     BTreeSet::from_iter(slots).into_iter().collect()
 }
 
@@ -181,6 +190,7 @@ mod tests {
                      b2 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 94-100 200 \
                      [16383-<-a1] [93-<-a1] [95->-a1] [93-<-a1] [16384-<-a1] [-1-<-a1]\n";
         assert_eq!(arriving(nodes), [93, 16_383]);
+        assert_eq!(leaving(nodes), [95]);
         assert_eq!(ids(nodes), ["a1", "b2"]);
         let alone = "b2 :6379@16379 myself,master - 0 0 1 connected 0-16383\n";
         assert_eq!(arriving(alone), []);

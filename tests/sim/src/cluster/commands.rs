@@ -219,6 +219,14 @@ impl Inner {
         Route::Sent(format!("MOVED {number} {name}:6379"))
     }
 
+    /// L2: no shard is in quarantine because hash slots move.
+    fn is_marked(&mut self) {
+        if self.keeps {
+            let what = "L2 a hash slot is marked, though nothing was lost";
+            self.violation.get_or_insert(what.into());
+        }
+    }
+
     /// Carries out what servers that stand alone are not asked.
     fn is_clusters(
         &mut self,
@@ -258,9 +266,16 @@ impl Inner {
                 let mut nodes: String = others.map(line).collect();
                 nodes += &format!("{id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected");
                 for (number, slot) in &cluster.slots {
-                    if slot.moving.is_some_and(|(to, _)| to == server) {
+                    let Some((to, _)) = slot.moving else {
+                        continue;
+                    };
+                    if to == server {
                         let from = cluster.servers[slot.at].id();
                         nodes += &format!(" [{number}-<-{from}]");
+                    }
+                    if slot.at == server {
+                        let to = cluster.servers[to].id();
+                        nodes += &format!(" [{number}->-{to}]");
                     }
                 }
                 bulk(out, nodes.as_bytes());
@@ -287,6 +302,18 @@ impl Inner {
                     .data;
                 let long = Duration::from_millis(number(words[4]).unwrap_or(0));
                 data.mark(long, clock);
+                line(out, b'+', "OK");
+                self.is_marked();
+            }
+            // A stamp where the server has one elsewhere.
+            ("set", _) if words.len() == 3 => {
+                let data = &mut cluster
+                    .slots
+                    .get_mut(&slot.unwrap_or(0))
+                    .expect("served")
+                    .data;
+                let stamp = text(words[2]).to_owned();
+                data.texts.insert(words[1].to_vec(), stamp);
                 line(out, b'+', "OK");
             }
             ("eval" | "evalsha", _) if is_prolong(words) => {

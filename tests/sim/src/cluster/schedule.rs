@@ -9,7 +9,7 @@ use quorlock::sim::probe::link::Door;
 use quorlock::sim::{Inbox, Link, Set, Waits, Watchdog, lasting};
 use quorlock::{Client, ErrorKind, Lease};
 
-use super::commands::{NAMESPACE, slot_of};
+use super::commands::{NAMESPACE, SLOTS, slot_of};
 use super::servers::{Cluster, Fault};
 use super::world::{Event, MS, Network, Time, World};
 use crate::death;
@@ -19,6 +19,9 @@ use crate::random::Random;
 const DRIFT: f64 = 0.01;
 /// The locks' names.
 pub(super) const NAMES: [&str; 2] = ["k", "l"];
+/// The lowest hash slots, and the highest.
+const FIRST: u16 = 1;
+const LAST: u16 = SLOTS - 1;
 /// A call may take this much longer than its bound.
 const SLACK: Time = 5 * MS;
 
@@ -140,8 +143,9 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("one thread")
 }
 
-/// The hash slots of the record and of the locks, each with any server, and one more for each
-/// server, so that it has a place for its stamp.
+/// The hash slots of the record and of the locks, each with any server, and for each server one
+/// below them, which may move, and one above them, which does not, so that it never is without
+/// a place for its stamp.
 fn hash_slots(plan: &Plan, random: &Random) -> Vec<(u16, usize)> {
     let locks = NAMES.map(|name| format!("{NAMESPACE}{{{name}}}"));
     let keys = locks.iter().map(String::as_str).chain(["lock:#node"]);
@@ -150,7 +154,10 @@ fn hash_slots(plan: &Plan, random: &Random) -> Vec<(u16, usize)> {
         (slot_of(key.as_bytes()), server)
     };
     let mut slots: Vec<_> = keys.map(any).collect();
-    slots.extend((0..plan.primaries).map(|server| (1 + server as u16, server)));
+    for server in 0..plan.primaries {
+        slots.push((FIRST + server as u16, server));
+        slots.push((LAST - server as u16, server));
+    }
     slots
 }
 
@@ -193,6 +200,9 @@ impl Plan {
             let long = aside.between(100, 1000) * MS;
             plan.faults
                 .push((aside.below(span), cluster, Fault::Loops(long)));
+        }
+        if random.aside().chance(25) {
+            plan.draw_moves_of_stamps(&Random::new(aside.aside().bits()), span);
         }
         // A client that knows dead servers alone does not come back; and by a record that was
         // lost clients come to have different homes (docs/CLUSTER.md).
@@ -243,6 +253,31 @@ impl Plan {
         }
     }
 
+    /// Hash slots below all locks, in which servers have their stamps, go to other servers.
+    fn draw_moves_of_stamps(&mut self, random: &Random, span: Time) {
+        let cluster = random.below(self.clusters as u64) as usize;
+        let long = self.ttl.as_nanos() as Time / 8;
+        for server in 0..self.primaries {
+            let mut at = random.below(span);
+            for _ in 0..random.below(3) {
+                let (slot, to) = (FIRST + server as u16, random.below(self.primaries as u64));
+                let mut plan = |at, fault| self.faults.push((at, cluster, fault));
+                plan(at, Fault::BeginMove(slot, to as usize));
+                at += random.below(long);
+                plan(at, Fault::MoveKeys(slot));
+                at += random.below(long);
+                plan(at, Fault::EndMove(slot));
+                at += random.below(long);
+            }
+        }
+    }
+
+    /// Whether nothing that a server has may be lost.
+    fn keeps(&self) -> bool {
+        let loses = |fault: &Fault| matches!(fault, Fault::Restart(..) | Fault::FailsOver(..));
+        self.guard && self.declared && !self.faults.iter().any(|(.., fault)| loses(fault))
+    }
+
     /// Whether hash slots move.
     fn moves(&self) -> bool {
         self.faults.iter().any(|(.., fault)| fault.moves())
@@ -265,6 +300,7 @@ impl Stage {
     fn prepare(&self) {
         let mut inner = self.world.inner();
         let plan = &self.plan;
+        inner.keeps = plan.keeps();
         if plan.declared {
             let (ttl, on) = (plan.ttl.as_millis(), if plan.guard { "on" } else { "off" });
             for (number, cluster) in inner.clusters.iter_mut().enumerate() {

@@ -12,6 +12,8 @@ use super::world::{Event, Inner, MS, Time};
 
 /// What servers' clocks show at the start, in ns.
 const START: u64 = 2_000_000_000_000;
+/// No lock is in a hash slot below it.
+pub const BELOW_LOCKS: u16 = 16;
 /// The record that memory nodes hold: the scripts of a cluster compare none.
 pub const ANY_RECORD: &str = "-";
 
@@ -37,6 +39,8 @@ pub struct Server {
     /// What waits in its socket.
     held_back: Vec<(usize, Vec<u8>)>,
     listeners: BTreeMap<Arc<[u8]>, u32>,
+    /// A client has had a connection to it.
+    met: bool,
 }
 
 /// A hash slot.
@@ -181,6 +185,7 @@ impl Server {
 
     /// One more listens.
     pub fn subscribe(&mut self, inbox: &Arc<[u8]>) {
+        self.met = true;
         *self.listeners.entry(inbox.clone()).or_default() += 1;
     }
 
@@ -268,6 +273,7 @@ impl Cluster {
             down_until: 0,
             held_back: Vec::new(),
             listeners: BTreeMap::new(),
+            met: false,
         };
         self.servers.push(server);
         self.servers.len() - 1
@@ -409,9 +415,13 @@ impl Inner {
             }
             Fault::BeginMove(slot, to) => {
                 let to = cluster.heir(to);
+                // Of a server that no client has met nothing else has the stamp.
+                let only = |at: usize| slot < BELOW_LOCKS && !cluster.servers[at].met;
+                let only = cluster.slots.get(&slot).is_some_and(|slot| only(slot.at));
                 if let Some(slot) = cluster.slots.get_mut(&slot)
                     && slot.at != to
                     && slot.moving.is_none()
+                    && !only
                 {
                     slot.moving = Some((to, false));
                     slot.behind = None;
@@ -448,7 +458,8 @@ impl Inner {
 }
 
 impl Cluster {
-    /// Every server has its stamp, as after `quorlock init`.
+    /// Every server has its stamp in its lowest hash slot, as one has that no client of today
+    /// has met.
     pub fn stamp(&mut self, node: &str) {
         for server in self.primaries() {
             let own = format!("{node} {}", &self.servers[server].run_id()[..16]);

@@ -62,6 +62,8 @@ pub struct Inner {
     pub network: Network,
     /// All connections.
     pub wires: Vec<Wire>,
+    /// Nothing is lost, so that no hash slot has to be marked.
+    pub keeps: bool,
     /// What was wrong first.
     pub violation: Option<String>,
     /// How many events there were.
@@ -141,6 +143,7 @@ impl World {
                 random,
                 network,
                 wires: Vec::new(),
+                keeps: false,
                 violation: None,
                 events: 0,
                 lines: None,

@@ -8,7 +8,7 @@ use redis::Value as Resp;
 
 use super::greet::{count, has_voted};
 use super::prepare::permitted;
-use super::talk::{elsewhere, exchange, exchange_long, good, refused, unmoved};
+use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;
 use crate::event::event;
 use crate::node::admission::{Gate, Look, Next, Refusal};
@@ -21,17 +21,40 @@ use crate::node::{Fault, FaultKind};
 /// connection. Founding a set takes two; each may meet another client.
 const WRITES: u32 = 6;
 
+/// Of a node.
+pub(super) struct Keys<'a> {
+    pub(super) record: &'a [u8],
+    /// Without it there is no quarantine: each part of the node has its own.
+    pub(super) quarantine: Option<&'a [u8]>,
+    /// The record is not being moved with its hash slot: it may be read again, and written.
+    pub(super) stays: bool,
+}
+
+impl Keys<'_> {
+    /// Of a node that is one server.
+    pub(super) fn of(gate: &Gate) -> Keys<'_> {
+        Keys {
+            record: &gate.record_key,
+            quarantine: Some(&gate.quarantine_key),
+            stays: true,
+        }
+    }
+}
+
 /// Admits the node: its record is good, or is written now. Returns the record.
 /// Waits for the other nodes of a set that is being founded; the wait is bounded
-/// by whoever wants the connection. Without the key of a quarantine there is none: each part
-/// of the node has its own.
+/// by whoever wants the connection.
 pub(super) async fn admit(
     target: &Target,
     wire: &mut Wire,
     look: &mut Look,
-    record_key: &[u8],
-    quarantine_key: Option<&[u8]>,
+    keys: Keys<'_>,
 ) -> Result<String, Fault> {
+    let Keys {
+        record: record_key,
+        quarantine: quarantine_key,
+        stays,
+    } = keys;
     let gate = &target.gate;
     let fresh = fresh_name(gate);
     let mut writes = 0;
@@ -43,6 +66,9 @@ pub(super) async fn admit(
             }
             Next::Refuse(Refusal::Unfounded(why)) => {
                 return Err(Fault::new(FaultKind::NotReady, why, true));
+            }
+            Next::Wait | Next::Write(..) if !stays => {
+                return Err(not_ready("the hash slot of its record is being moved"));
             }
             Next::Wait => {
                 change(target, seen).await;
@@ -91,8 +117,12 @@ pub(super) async fn admit(
 pub(super) async fn read_record(target: &Target, wire: &mut Wire) -> Result<Option<String>, Fault> {
     let gate = &target.gate;
     let get = redis::cmd("GET").arg(&*gate.record_key).take();
-    let stored = elsewhere(exchange(wire, &[get]).await?.pop())?;
-    let stored = permitted(gate, "get", stored)?;
+    record_in(gate, exchange(wire, &[get]).await?.pop())
+}
+
+/// The record that was answered.
+pub(super) fn record_in(gate: &Gate, reply: Option<Resp>) -> Result<Option<String>, Fault> {
+    let stored = permitted(gate, "get", elsewhere(reply)?)?;
     Ok(Some(stored).filter(|r| *r != Resp::Nil).map(|r| text(&r)))
 }
 

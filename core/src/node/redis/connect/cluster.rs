@@ -3,11 +3,12 @@
 //!
 //! A cluster's record is one key, so it is on one shard, and no script of another can compare
 //! it. It is read whenever a connection is made, and says whose node the cluster is. Whether a
-//! shard may have lost its memory, or some of it, shows by its *stamp*: a key in the lowest of
+//! shard may have lost its memory, or some of it, shows by its *stamp*: a key in several of
 //! its hash slots, with the run of the primary that wrote it. Where no
 //! hash slot of the shard has one of its run, each is given a *mark*, which is the quarantine of
 //! the locks there, and only then the shard is given its stamp. Marks go with their hash slots
-//! wherever these are moved.
+//! wherever these are moved. Each connection gives the shard its stamp in the hash slots that it
+//! has by then, so that it is known by some when others move.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,14 +16,14 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::admit::{admit, read_record, tell_quarantine, write_record};
+use super::admit::{Keys, admit, record_in, tell_quarantine, write_record};
 use super::greet::{Greeted, greet};
 use super::prepare::{namespace, permitted};
 use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, refused, within};
 use super::target::{How, Target};
 use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
-use crate::node::admission::{Look, Newness, Record};
+use crate::node::admission::{Gate, Look, Newness, Record};
 use crate::node::hash_slot;
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::map::{self, Range, at};
@@ -43,6 +44,8 @@ const STEPS: u32 = 3;
 const WRITES: u32 = 6;
 /// This many marks are set at once.
 const AT_ONCE: usize = 1024;
+/// Of so many hash slots one has the stamp of its shard.
+const STAMPS_EACH: u16 = 512;
 
 /// A shard that may vote.
 #[derive(Default)]
@@ -208,7 +211,7 @@ async fn reach(target: &Target, server: &Endpoint) -> Result<Wire, Fault> {
 pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<String, Fault> {
     let gate = &target.gate;
     let admitted = async {
-        let (mut wire, stored) = record_of(target, routes).await?;
+        let (mut wire, stored, stays) = record_of(target, routes).await?;
         let shown = &target.address.shown;
         gate.roster
             .meet(target.node, shown, None, gate.clock.now())
@@ -220,7 +223,12 @@ pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<S
             voted: false,
             stepped: false,
         };
-        admit(target, &mut wire, &mut look, &gate.record_key, None).await
+        let keys = Keys {
+            record: &gate.record_key,
+            quarantine: None,
+            stays,
+        };
+        admit(target, &mut wire, &mut look, keys).await
     };
     let admitted = admitted.await;
     if admitted.is_err() {
@@ -230,8 +238,11 @@ pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<S
     admitted
 }
 
-/// The record of the cluster, and a connection to the server that has it.
-async fn record_of(target: &Target, routes: &dyn Router) -> Result<(Wire, Option<String>), Fault> {
+/// The record of the cluster, a connection to the server that has it, and whether it stays there.
+async fn record_of(
+    target: &Target,
+    routes: &dyn Router,
+) -> Result<(Wire, Option<String>, bool), Fault> {
     let gate = &target.gate;
     let slot = hash_slot::of(&gate.record_key);
     let Some(server) = routes.served_at(slot) else {
@@ -239,8 +250,27 @@ async fn record_of(target: &Target, routes: &dyn Router) -> Result<(Wire, Option
     };
     let reached = reach(target, &server).await;
     let mut wire = reached.map_err(|fault| announced(&server, fault))?;
-    let stored = read_record(target, &mut wire).await?;
-    Ok((wire, stored))
+    let get = redis::cmd("GET").arg(&*gate.record_key).take();
+    let reply = exchange(&mut wire, &[get]).await?.pop();
+    let sent = match &reply {
+        Some(Resp::ServerError(error)) => redirect(error),
+        _ => None,
+    };
+    let (host, port, asks) = match sent {
+        None => return Ok((wire, record_in(gate, reply)?, true)),
+        Some(Redirect::Moved { host, port, .. }) => (host, port, None),
+        Some(Redirect::Ask { host, port }) => (host, port, Some(redis::cmd("ASKING"))),
+        Some(_) => return Err(not_ready("its hash slots are being moved")),
+    };
+    // The hash slot of the record is being moved, or was a moment ago.
+    let server = at(&host, port, &target.address.endpoint).ok_or_else(replies::unexpected)?;
+    let reached = reach(target, &server).await;
+    let mut wire = reached.map_err(|fault| announced(&server, fault))?;
+    let get = redis::cmd("GET").arg(&*gate.record_key).take();
+    let stays = asks.is_none();
+    let commands: Vec<_> = asks.into_iter().chain([get]).collect();
+    let reply = exchange(&mut wire, &commands).await?.pop();
+    Ok((wire, record_in(gate, reply)?, stays))
 }
 
 /// A map as it was read once: for who looks, and asks nothing for anybody.
@@ -291,7 +321,7 @@ pub(super) async fn see(target: &Target) -> Result<(Vec<Greeted>, Option<String>
         let met = within(clock, most, greet(&shard, &how)).await;
         greeted.push(met.map_err(|fault| of_server(at, fault))?);
     }
-    let (_, record) = within(clock, most, record_of(target, &*routes)).await?;
+    let (_, record, _) = within(clock, most, record_of(target, &*routes)).await?;
     Ok((greeted, record))
 }
 
@@ -303,8 +333,16 @@ pub(super) async fn stamp(
     how: &How,
 ) -> Result<Stamped, Fault> {
     let gate = &target.gate;
-    let (slots, arriving) = own_slots(target, &mut greeted.wire).await?;
-    let Some(lowest) = slots.first().copied() else {
+    let Slots {
+        own: slots,
+        arriving,
+        leaving,
+    } = slots_of(target, &mut greeted.wire).await?;
+    // What is on its way elsewhere answers to nothing in the middle of that.
+    let stay = slots.iter().filter(|slot| !leaving.contains(slot));
+    let stay: Vec<u16> = stay.copied().collect();
+    let stay = if stay.is_empty() { &slots } else { &stay };
+    let Some(lowest) = stay.first().copied() else {
         if gate.expected().guard && !arriving.is_empty() {
             // Nothing says whether it has lost keys of theirs. Once it serves one it has a stamp.
             return Err(not_ready("it is being given its first hash slots"));
@@ -312,50 +350,51 @@ pub(super) async fn stamp(
         // What is moved here later brings its marks along.
         return Ok(Stamped::default());
     };
-    let tag = hash_slot::tag(lowest);
-    let tagged = |key: &[u8]| [key, b":{", tag.as_bytes(), b"}"].concat();
+    // A resharding takes the lowest first.
+    let tag = hash_slot::tag(stay[stay.len() - 1]);
     let mut stamped = Stamped {
-        scratch: vec![tagged(&gate.scratch_key)],
+        scratch: vec![[&*gate.scratch_key, b":{", tag.as_bytes(), b"}"].concat()],
         quarantine: Duration::ZERO,
     };
     let (Some(run), true) = (&greeted.look.run, gate.expected().guard) else {
         return Ok(stamped);
     };
     let node = Record::parse(record).map_or_else(|| "-".into(), |r| r.node().to_owned());
-    let (key, own) = (
-        tagged(&[namespace(gate), b"#shard"].concat()),
-        format!("{node} {run}"),
-    );
+    let own = format!("{node} {run}");
+    let places = places(stay);
     let (wire, mut stepped) = (&mut greeted.wire, how.stepped);
     for _ in 0..WRITES {
-        let get = redis::cmd("GET").arg(&key).take();
-        let stored = permitted(gate, "get", elsewhere(exchange(wire, &[get]).await?.pop())?)?;
-        let stored = match stored {
-            Resp::Nil => String::new(),
-            stored => text(&stored),
+        let found = stamps(target, wire, &places).await?;
+        let lacking = places
+            .iter()
+            .zip(&found)
+            .filter(|(_, found)| !is_of(found, &own));
+        let lacking: Vec<u16> = lacking.map(|(place, _)| *place).collect();
+        let known = match quarantine_of(&found, &own) {
+            _ if stepped => None,
+            None => look_everywhere(target, wire, &slots, &own).await?,
+            known => known,
         };
-        let lowest = mark(&gate.quarantine_key, lowest);
-        if stored == own && !stepped {
+        if let Some(quarantine) = known {
             // Another client may have stamped it a moment ago.
-            let left = redis::cmd("PTTL").arg(&lowest).take();
-            let left = elsewhere(exchange(wire, &[left]).await?.pop())?;
-            if let Resp::Int(left) = permitted(gate, "pttl", left)? {
-                stamped.quarantine = Duration::from_millis(left.try_into().unwrap_or(0));
-            }
+            stamped.quarantine = quarantine;
+            set_stamps(target, wire, &lacking, &own).await?;
             return Ok(stamped);
         }
-        let known = !stepped && is_stamped(target, wire, &slots, &own).await?;
-        let quarantine = match known {
-            true => Duration::ZERO,
-            false => gate.expected().quarantine,
+        let Some(Stamp { text: stored, .. }) = &found[0] else {
+            return Err(not_ready("its hash slots are being moved"));
         };
-        let late = mutant!("stamp-before-marks", false, !known);
-        if !known && !late {
+        let quarantine = gate.expected().quarantine;
+        let late = mutant!("stamp-before-marks", false, true);
+        if !late {
             set_marks(target, wire, &slots, quarantine).await?;
             mark_arriving(target, wire, &arriving, quarantine).await?;
         }
-        let keys = [&*key, &*lowest];
-        if write_record(target, wire, keys, &stored, &own, quarantine)
+        let keys = [
+            &*stamp_key(gate, lowest),
+            &*mark(&gate.quarantine_key, lowest),
+        ];
+        if write_record(target, wire, keys, stored, &own, quarantine)
             .await?
             .is_none()
         {
@@ -365,6 +404,7 @@ pub(super) async fn stamp(
             }
             tell_quarantine(target, quarantine);
             stamped.quarantine = quarantine;
+            set_stamps(target, wire, &lacking, &own).await?;
             return Ok(stamped);
         }
         stepped = false;
@@ -372,28 +412,113 @@ pub(super) async fn stamp(
     Err(not_ready("its stamp changes again and again"))
 }
 
-/// Whether a shard whose lowest hash slot has come from another, or has gone, has its stamp in
-/// any of those that it serves. The run says that it has lost nothing since; and what has come
-/// from another has brought its marks along.
-async fn is_stamped(
+/// Where a shard with these hash slots has its stamp: in the lowest, in the highest, and in each
+/// of some numbers, so that hash slots which move away, whichever they are, leave it one.
+fn places(slots: &[u16]) -> Vec<u16> {
+    let is_one = |slot: &u16| {
+        let more = slot.is_multiple_of(STAMPS_EACH) || Some(slot) == slots.last();
+        Some(slot) == slots.first() || mutant!("stamp-in-the-lowest-alone", more, false)
+    };
+    slots.iter().copied().filter(is_one).collect()
+}
+
+fn stamp_key(gate: &Gate, slot: u16) -> Vec<u8> {
+    let tag = hash_slot::tag(slot);
+    [namespace(gate), b"#shard:{", tag.as_bytes(), b"}"].concat()
+}
+
+/// What stands in a hash slot.
+struct Stamp {
+    /// The stamp, or nothing.
+    text: String,
+    /// How much longer its mark does.
+    left: Duration,
+}
+
+/// The stamps in these hash slots; nothing of one that is being moved.
+async fn stamps(
+    target: &Target,
+    wire: &mut Wire,
+    slots: &[u16],
+) -> Result<Vec<Option<Stamp>>, Fault> {
+    let gate = &target.gate;
+    let mut commands = Vec::new();
+    for slot in slots {
+        commands.push(redis::cmd("GET").arg(stamp_key(gate, *slot)).take());
+        let mark = mark(&gate.quarantine_key, *slot);
+        commands.push(redis::cmd("PTTL").arg(mark).take());
+    }
+    let replies = exchange(wire, &commands).await?;
+    let moves = |reply: &Resp| matches!(reply, Resp::ServerError(e) if redirect(e).is_some());
+    let mut found = Vec::with_capacity(slots.len());
+    for pair in replies.chunks(2) {
+        if pair.iter().any(moves) {
+            found.push(None);
+            continue;
+        }
+        let stamp = match permitted(gate, "get", pair[0].clone())? {
+            Resp::Nil => String::new(),
+            stamp => text(&stamp),
+        };
+        let left = match permitted(gate, "pttl", pair[1].clone())? {
+            Resp::Int(left) => left.try_into().unwrap_or(0),
+            _ => 0,
+        };
+        let left = Duration::from_millis(left);
+        found.push(Some(Stamp { text: stamp, left }));
+    }
+    Ok(found)
+}
+
+fn is_of(stamp: &Option<Stamp>, own: &str) -> bool {
+    stamp.as_ref().is_some_and(|stamp| stamp.text == own)
+}
+
+/// How much longer the shard is in quarantine that has its stamp among these, if it has.
+fn quarantine_of(found: &[Option<Stamp>], own: &str) -> Option<Duration> {
+    let own = found.iter().filter(|stamp| is_of(stamp, own)).flatten();
+    own.map(|stamp| stamp.left).max()
+}
+
+/// The same where it may stand in any of its hash slots. The run says that it has lost nothing
+/// since; and what has come from another has brought its marks along.
+async fn look_everywhere(
     target: &Target,
     wire: &mut Wire,
     slots: &[u16],
     own: &str,
-) -> Result<bool, Fault> {
-    let prefix = [namespace(&target.gate), b"#shard:{"].concat();
+) -> Result<Option<Duration>, Fault> {
     for slots in slots.chunks(AT_ONCE) {
-        let key = |slot: &u16| [&*prefix, hash_slot::tag(*slot).as_bytes(), b"}"].concat();
-        let commands: Vec<_> = slots
-            .iter()
-            .map(|s| redis::cmd("GET").arg(key(s)).take())
-            .collect();
-        let replies = exchange(wire, &commands).await?;
-        if replies.iter().any(|reply| text(reply) == own) {
-            return Ok(true);
+        let found = stamps(target, wire, slots).await?;
+        if let Some(quarantine) = quarantine_of(&found, own) {
+            return Ok(Some(quarantine));
         }
     }
-    Ok(false)
+    Ok(None)
+}
+
+/// Gives the shard its stamp in these hash slots, too; not in those that are being moved.
+async fn set_stamps(
+    target: &Target,
+    wire: &mut Wire,
+    slots: &[u16],
+    own: &str,
+) -> Result<(), Fault> {
+    let gate = &target.gate;
+    let set = |slot: &u16| {
+        redis::cmd("SET")
+            .arg(stamp_key(gate, *slot))
+            .arg(own)
+            .take()
+    };
+    let commands: Vec<_> = slots.iter().map(set).collect();
+    for reply in exchange(wire, &commands).await? {
+        match &reply {
+            Resp::ServerError(error) if redirect(error).is_some() => {}
+            _ => drop(permitted(gate, "set", reply)?),
+        }
+    }
+    Ok(())
 }
 
 /// Admits a cluster, and gives all its shards their stamps. Returns how long any of them is in
@@ -407,7 +532,7 @@ pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
         let mut greeted = greet(&shard, &how).await?;
         stamp(&shard, &mut greeted, &record, &how).await?;
         let wire = &mut greeted.wire;
-        let (slots, _) = own_slots(&shard, wire).await?;
+        let slots = slots_of(&shard, wire).await?.own;
         let marks: Vec<_> = slots
             .iter()
             .map(|s| mark(&gate.quarantine_key, *s))
@@ -431,9 +556,19 @@ pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     Ok(left)
 }
 
-/// The hash slots that the server serves, in order, and those that are being moved to it. Those
-/// are asked for first: a move that ends in between is seen twice, not never.
-async fn own_slots(target: &Target, wire: &mut Wire) -> Result<(Vec<u16>, Vec<u16>), Fault> {
+/// The hash slots of a server, in order.
+struct Slots {
+    /// It serves these.
+    own: Vec<u16>,
+    /// These are being moved to it,
+    arriving: Vec<u16>,
+    /// and these of its own elsewhere.
+    leaving: Vec<u16>,
+}
+
+/// The hash slots of the server. Those that are being moved are asked for first: a move to it
+/// that ends in between is seen twice, not never.
+async fn slots_of(target: &Target, wire: &mut Wire) -> Result<Slots, Fault> {
     let commands = ["NODES", "SLOTS", "MYID"].map(|what| redis::cmd("CLUSTER").arg(what).take());
     let mut replies = exchange_long(wire, &commands, resp::MAP).await?;
     let mut reply = |what: &str| {
@@ -442,9 +577,12 @@ async fn own_slots(target: &Target, wire: &mut Wire) -> Result<(Vec<u16>, Vec<u1
     };
     let id = text(&reply("cluster|myid")?);
     let slots = reply("cluster|slots")?;
-    let arriving = map::arriving(&text(&reply("cluster|nodes")?));
-    let own = map::own(&slots, &id).map_err(refused)?;
-    Ok((own, arriving))
+    let nodes = text(&reply("cluster|nodes")?);
+    Ok(Slots {
+        own: map::own(&slots, &id).map_err(refused)?,
+        arriving: map::arriving(&nodes),
+        leaving: map::leaving(&nodes),
+    })
 }
 
 /// Sets the marks of the hash slots that are being moved to this server, for so long: keys of

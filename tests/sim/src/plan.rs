@@ -191,6 +191,11 @@ impl Plan {
             trip: 4 * self.network.calm().base,
             // Everybody else has a turn before, and holds it for long.
             longest: (self.clients * self.workers) as Time * turn,
+            // As `is_healthy`, of the tail: nothing goes wrong there that is not told of.
+            healthy: !self.fails_over()
+                && self.listed_twice.is_none()
+                && self.stray.is_none()
+                && 32 * self.network.base < self.network.patience,
         }
     }
 

@@ -22,6 +22,7 @@ fn judge(world: &World) {
         reservation: RESERVATION,
         trip: MS,
         longest: 20_000 * MS,
+        healthy: false,
     };
     world.judge_lines(bounds, false);
     world.calm();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorlock::sim::admission::GRACE;
 
 use super::{DRIFT, Plan, Swarm};
+use crate::contender::NAMES;
 use crate::random::Random;
 use crate::world::{Failover, FaultEvent, Network, Time, World, settled};
 
@@ -45,12 +46,18 @@ impl Plan {
             step: false,
             ..plan.swarm
         };
+        // A client has leases of several locks then, each of which goes on by itself.
+        let locks = match plan.workers > 1 && random.aside().chance(70) {
+            true => NAMES.len(),
+            false => plan.locks,
+        };
         let nodes = *random.pick(&[1, 1, 1, 3]);
         let contenders = plan.workers as u64;
         let mut plan = Plan {
             nodes,
             guard: random.chance(90),
             declared: true,
+            locks,
             several: false,
             elects: false,
             tail: 0,

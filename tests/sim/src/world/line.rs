@@ -8,6 +8,10 @@
 //! costs the reservation made for it and a poll of whoever asks next; a message
 //! that did not arrive, no more than until its client hears that node again, for
 //! then it asks by itself. Whoever cannot be called asks all the time.
+//!
+//! Where nothing is wrong, and no wake-up came to nothing, a lock does not *stand still* either:
+//! a majority would vote, nobody is inside, and somebody waits, for longer than some round trips.
+//! That there are votes elsewhere of attempts that come to nothing is no excuse.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +23,9 @@ const GAP_SHARE: f64 = 0.45;
 const GAP_LEAST: Time = 20 * MS;
 /// or for this many round trips, whatever is longest.
 const GAP_TRIPS: Time = 8;
+/// Where nothing is wrong nobody is inside for so many at most, while somebody waits, or for
+/// [`GAP_LEAST`].
+const STILL_TRIPS: Time = 10;
 /// The longest time between two polls of those next in line,
 const POLL_NEAR: Time = 500 * MS / 10 * 12;
 /// and of others.
@@ -41,6 +48,8 @@ pub struct Bounds {
     pub trip: Time,
     /// Nobody waits for longer.
     pub longest: Time,
+    /// Nothing goes wrong, so somebody is inside or on the way in.
+    pub healthy: bool,
 }
 
 /// A worker of a client.
@@ -229,19 +238,34 @@ impl Line {
         (since < at).then_some(since)
     }
 
-    /// From when a quorum votes for whoever asks.
-    fn quorum_from(&self) -> Time {
-        let mut free = self.free_from.clone();
-        free.sort_unstable();
-        free[self.bounds.quorum - 1]
+    /// Since when nobody is inside while somebody waits, whatever nodes have.
+    fn still_since(&self, at: Time) -> Option<Time> {
+        let calm = self
+            .calm
+            .filter(|_| self.holders.is_empty() && self.bounds.healthy)?;
+        let waiting = self.waiting.values().filter(|w| !w.mute);
+        let waited_for = waiting.map(|w| w.since).min()?;
+        let free = self.free_on(self.free_from.len() / 2 + 1);
+        let since = calm.max(waited_for).max(self.left).max(self.settled);
+        let since = since.max(free);
+        (since < at && self.odd(since) == 0).then_some(since)
     }
 
-    /// How long it may be that which has been idle since then.
-    fn bound(&self, since: Time) -> Time {
-        let Bounds {
-            reservation, trip, ..
-        } = self.bounds;
-        let share = (reservation as f64 * GAP_SHARE) as Time;
+    /// From when a quorum votes for whoever asks.
+    fn quorum_from(&self) -> Time {
+        self.free_on(self.bounds.quorum)
+    }
+
+    /// From when so many do.
+    fn free_on(&self, nodes: usize) -> Time {
+        let mut free = self.free_from.clone();
+        free.sort_unstable();
+        free[nodes - 1]
+    }
+
+    /// How many wake-ups may have come to nothing for what has been idle since then.
+    fn odd(&self, since: Time) -> u32 {
+        let reservation = self.bounds.reservation;
         // Where the lock was free by then, it may have been called, and is kept the lock
         // for as long as anybody.
         let gone = |until: Time| match self.left <= until {
@@ -251,7 +275,16 @@ impl Line {
         let ghosts = self.ghosts.iter().filter(|(until, _)| !gone(*until));
         let lasts = reservation + POLL_FAR;
         let vain = self.vain.iter().filter(|vain| since < vain.at + lasts);
-        let vain = vain.count() as u32 + ghosts.map(|(_, ghosts)| ghosts).sum::<u32>();
+        vain.count() as u32 + ghosts.map(|(_, ghosts)| ghosts).sum::<u32>()
+    }
+
+    /// How long it may be that which has been idle since then.
+    fn bound(&self, since: Time) -> Time {
+        let Bounds {
+            reservation, trip, ..
+        } = self.bounds;
+        let share = (reservation as f64 * GAP_SHARE) as Time;
+        let vain = self.odd(since);
         let near = self.waiting.values().any(|w| w.place < NEAR);
         let poll = if near { POLL_NEAR } else { POLL_FAR };
         share.max(GAP_LEAST).max(GAP_TRIPS * trip) + Time::from(vain) * (reservation + poll)
@@ -273,6 +306,18 @@ impl Line {
                 self.wrong = Some(format!(
                     "L4 a lock is idle for {:.3} ms of {:.3} although {} wait",
                     ms(idle),
+                    ms(bound),
+                    self.waiting.len(),
+                ));
+                return;
+            }
+        }
+        if let Some(since) = self.still_since(at) {
+            let (still, bound) = (at - since, GAP_LEAST.max(STILL_TRIPS * self.bounds.trip));
+            if still > bound {
+                self.wrong = Some(format!(
+                    "L4 nobody is inside for {:.3} ms of {:.3} although {} wait and nothing is wrong",
+                    ms(still),
                     ms(bound),
                     self.waiting.len(),
                 ));
@@ -317,6 +362,7 @@ mod tests {
             reservation: 200 * MS,
             trip: MS,
             longest: 20_000 * MS,
+            healthy: false,
         }
     }
 
@@ -536,6 +582,49 @@ mod tests {
             release(&mut line, A, 500 * MS);
             judged_at(&mut line, 500 * MS + gap);
         }
+    }
+
+    #[test]
+    fn a_lock_stands_still_whatever_those_have_that_come_to_nothing() {
+        let troubled = Bounds {
+            quorum: 3,
+            ..bounds()
+        };
+        let healthy = Bounds {
+            healthy: true,
+            ..troubled
+        };
+        let still = |line: &mut Line, at: Time| {
+            assert_eq!(line.check(at), None);
+            let wrong = line.check(at + 1).expect("too long");
+            assert!(wrong.starts_with("L4 nobody is inside"), "{wrong}");
+        };
+        let released = |bounds| {
+            let mut line = held(bounds);
+            line.ends(A, 500 * MS);
+            // Somebody has the vote of one node, and does not get the others'.
+            (0..2).for_each(|node| line.votes_from(node, 0, 500 * MS));
+            line
+        };
+        still(&mut released(healthy), 500 * MS + GAP_LEAST);
+        let far = Bounds {
+            trip: 7 * MS,
+            ..healthy
+        };
+        still(&mut released(far), 570 * MS);
+        assert_eq!(released(troubled).check(999 * MS), None);
+        // Who has the votes of a majority is on the way in, or died.
+        let mut line = held(healthy);
+        line.ends(A, 500 * MS);
+        line.votes_from(0, 0, 500 * MS);
+        assert_eq!(line.check(999 * MS), None);
+        // A wake-up that came to nothing is told by the other bound.
+        let mut line = released(healthy);
+        line.in_vain(None, 501 * MS);
+        assert_eq!(line.check(999 * MS), None);
+        let mut line = released(healthy);
+        line.wins(B, 510 * MS);
+        assert_eq!(line.check(999 * MS), None);
     }
 
     #[test]

@@ -86,6 +86,14 @@ impl Client {
             _ => (0, stage.lock(self, 0)),
         };
         let shares = plan.shares && judged && random.aside().chance(50);
+        // Some come while another who was called is on the way in.
+        let soon = Random::new(random.aside().bits());
+        if plan.shares && judged && soon.chance(40) {
+            let trips = soon.below(4 * plan.network.calm().base.max(1));
+            clock
+                .sleep_until(clock.now() + Duration::from_nanos(trips))
+                .await;
+        }
         let lock = lock.shared(shares).wait(None);
         world.waits(who, place);
         stage.says(|| "waits for the lock as long as it takes, in the calm at the end".into());

@@ -169,7 +169,7 @@ def main():
         for line in verdicts(layer, over):
             name, seed, text = line.strip().split(" ", 2)
             seen.add(name)
-            invariant = re.match(r"(?:ML|EL|RW|SE|[SLK])\d(?= )", text)
+            invariant = re.match(r"(?:ML|EL|RW|SE|AD|FR|HL|[SLK])\d(?= )", text)
             # Every bug has an entry, so that nobody has to search for it.
             good = invariant is not None and (remember or name in known)
             report(name, good, f"schedule {seed}: {text}" if invariant else text)

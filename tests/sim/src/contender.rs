@@ -14,12 +14,14 @@ use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
 use crate::history::Happened;
 use crate::plan::Plan;
+use crate::program::Counts;
 use crate::random::Random;
 use crate::scene::Cue;
+use crate::without::Part;
 use crate::world::World;
 
 /// A call may take this much longer than its bound (L5).
-const SLACK: Duration = Duration::from_millis(2);
+pub const SLACK: Duration = Duration::from_millis(2);
 /// The locks.
 pub const NAMES: [&str; 3] = ["k", "l", "m"];
 /// How many slots a semaphore has at most.
@@ -87,8 +89,12 @@ pub struct Stage {
     pub holds: AtomicU64,
     /// Contenders of each client that are done.
     pub done: Vec<AtomicU64>,
-    /// Who runs: a client lives as long as its schedule.
-    pub clients: Mutex<Vec<quorlock::Client>>,
+    /// Tasks of each client beside those, which are not.
+    pub busy: Vec<AtomicU64>,
+    /// What was done in programs.
+    pub counts: Counts,
+    /// Who runs, in all their parts: a client lives as long as its schedule.
+    pub clients: Mutex<Vec<Client>>,
     /// Nothing goes wrong any more.
     pub calm: AtomicBool,
 }
@@ -110,6 +116,12 @@ impl Stage {
     pub fn begins(&self, user: usize, round: u64) -> bool {
         let script = self.random.script();
         script.is_none_or(|script| script.begins(user, round))
+    }
+
+    /// A user does something in its program, unless that is taken away.
+    pub fn does(&self, (user, round): (usize, u64), number: u64) -> bool {
+        let script = self.random.script();
+        script.is_none_or(|script| script.does(Part::Deed(user, round, number)))
     }
 
     /// Adds to the history what the user does who acts.
@@ -166,7 +178,9 @@ impl Client {
             }
             let cue = plan.scene.map(|scene| scene.cue(actor, round));
             let special = || stage.random.aside().chance(60);
+            let program = || plan.programs.is_some() && stage.random.aside().chance(75);
             match plan.several || plan.elects {
+                _ if cue.is_none() && program() => self.program(&stage, (actor, round)).await,
                 true if plan.several && special() => self.several(&stage, false).await,
                 true if plan.elects && special() => self.campaign(&stage).await,
                 _ => self.once(&stage, cue).await,
@@ -304,46 +318,10 @@ impl Client {
         };
         let deadline = begun.1 + patience.min(left);
         let outcome = or_until(self.try_or_wait(&lock, wait), clock, deadline).await;
-        if let Some(wait) = wait {
-            // One request to each node, and one more: to write a fence back, or
-            // to a node whose clock has stepped.
-            // With a wait: it, and the answers that are under way at its end.
-            let most = if wait.is_zero() {
-                2 * self.node_timeout(stage)
-            } else {
-                wait + self.node_timeout(stage)
-            };
-            self.in_time(stage, begun, most, "an acquire");
-        }
-        if let Some(Err(error)) = &outcome
-            && error.kind() == ErrorKind::QuorumUnavailable
-            && plan.is_healthy()
-        {
-            let c = self.number;
-            world.violated(format!("L3 c{c}: {error}, though all nodes answer"));
-        }
-        if let Some(Err(error)) = &outcome
-            && error.kind() == ErrorKind::Misconfigured
-            && plan.fails_over()
-            && plan.breaks.is_none_or(|breaks| breaks.errors == 0)
-        {
-            let c = self.number;
-            world.violated(format!("L3 c{c}: {error}, though nobody has to mend it"));
-        }
-        match &outcome {
-            None => stage.says(|| "changes its mind, and wants the lock no more".into()),
-            Some(Ok(None)) => stage.says(|| "is told: held by another".into()),
-            Some(Err(error)) => stage.says(|| format!("is told: {error}")),
-            Some(Ok(Some(_))) => {}
-        }
-        world.saw(|| format!("c{} asked: {}", self.number, outcome_in_a_word(&outcome)));
-        let lease = match outcome {
-            Some(Ok(Some(lease))) => Arc::new(lease),
-            Some(Err(error)) if error.kind() == ErrorKind::InvalidArgument => {
-                return world.violated(format!("L5 a plan asks for what may not be: {error}"));
-            }
-            _ => return,
+        let Some(lease) = self.judge_outcome(stage, begun, wait, outcome) else {
+            return;
         };
+        let lease = Arc::new(lease);
         stage.holds.fetch_add(1, Ordering::Relaxed);
         let index = world.won(self.number, &lease);
         world.done_with_tokens();
@@ -368,8 +346,62 @@ impl Client {
         }
     }
 
+    /// L3, L5: what a user is told who has asked for a lock. Returns the lease, if it has one.
+    pub fn judge_outcome(
+        &self,
+        stage: &Stage,
+        begun: (u64, Instant),
+        wait: Option<Duration>,
+        outcome: Option<Result<Option<Lease>, Error>>,
+    ) -> Option<Lease> {
+        let world = &stage.world;
+        if let Some(wait) = wait {
+            // One request to each node, and one more: to write a fence back, or
+            // to a node whose clock has stepped.
+            // With a wait: it, and the answers that are under way at its end.
+            let most = if wait.is_zero() {
+                2 * self.node_timeout(stage)
+            } else {
+                wait + self.node_timeout(stage)
+            };
+            self.in_time(stage, begun, most, "an acquire");
+        }
+        if let Some(Err(error)) = &outcome {
+            self.judge_error(stage, error);
+        }
+        match &outcome {
+            None => stage.says(|| "changes its mind, and wants the lock no more".into()),
+            Some(Ok(None)) => stage.says(|| "is told: held by another".into()),
+            Some(Err(error)) => stage.says(|| format!("is told: {error}")),
+            Some(Ok(Some(_))) => {}
+        }
+        world.saw(|| format!("c{} asked: {}", self.number, outcome_in_a_word(&outcome)));
+        match outcome {
+            Some(Ok(lease)) => lease,
+            Some(Err(error)) if error.kind() == ErrorKind::InvalidArgument => {
+                world.violated(format!("L5 a plan asks for what may not be: {error}"));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// L3: nodes that answer are not said to be away, nor to be set up wrong.
+    pub fn judge_error(&self, stage: &Stage, error: &Error) {
+        let (c, plan) = (self.number, &stage.plan);
+        let mended = plan.breaks.is_none_or(|breaks| breaks.errors == 0);
+        let why = match error.kind() {
+            ErrorKind::QuorumUnavailable if plan.is_healthy() => "though all nodes answer",
+            ErrorKind::Misconfigured if plan.fails_over() && mended => {
+                "though nobody has to mend it"
+            }
+            _ => return,
+        };
+        stage.world.violated(format!("L3 c{c}: {error}, {why}"));
+    }
+
     /// A wait of zero is asked for in either of two ways.
-    async fn try_or_wait(
+    pub async fn try_or_wait(
         &self,
         lock: &Lock,
         wait: Option<Duration>,
@@ -493,7 +525,8 @@ impl Client {
             world.check_holds();
             world.check_told(index, lease.is_held(), since, told);
             if told.is_some() {
-                if random.chance(20) && !is_loss(&lease.extend(stage.plan.ttl).await) {
+                let refused = |outcome| is_loss(&outcome) || self.door.is_closed();
+                if random.chance(20) && !refused(lease.extend(stage.plan.ttl).await) {
                     world.violated(format!("S5 c{}: a lost lease was extended", self.number));
                 }
                 if let Some(lock) = reenters {

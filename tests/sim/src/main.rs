@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quorlock_sim::death;
 use quorlock_sim::mutants;
+use quorlock_sim::program::Counts;
 use quorlock_sim::schedule::{self, Layer};
 
 /// A schedule with fewer events proves little; the average must be above.
@@ -85,6 +86,7 @@ struct Sum {
     with_a_hold: AtomicU64,
     natives: AtomicU64,
     natives_in_line: AtomicU64,
+    counts: Counts,
 }
 
 impl Sum {
@@ -96,6 +98,7 @@ impl Sum {
         add(&self.holds, outcome.holds);
         add(&self.natives, outcome.natives.tries);
         add(&self.natives_in_line, outcome.natives.in_line);
+        self.counts.add(outcome.counted);
         add(&self.with_a_hold, u64::from(outcome.holds > 0));
     }
 }
@@ -175,6 +178,7 @@ fn run(words: &[String]) -> ExitCode {
         get(&sum.natives),
         get(&sum.natives_in_line),
     );
+    println!("{}", sum.counts.counted());
     if let Some(bad) = bad {
         println!("seed {bad}: {}", again(layer(words), bad, mutant));
         return ExitCode::FAILURE;

@@ -11,12 +11,16 @@ use quorlock::defaults;
 use quorlock::sim::Waits;
 use quorlock::sim::admission::Expected;
 
+use crate::contender::NAMES;
 use crate::death;
 use crate::mutants::mutant;
+use crate::program::Programs;
 use crate::random::Random;
 use crate::scene::Scene;
 use crate::world::line::{Bounds, POLL_FAR};
-use crate::world::{Admission, Breaks, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World};
+use crate::world::{
+    Admission, Breaks, FOREIGN, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World,
+};
 
 pub use draw::waits;
 pub use failover::Planned as PlannedFailover;
@@ -118,6 +122,8 @@ pub struct Plan {
     pub shares: bool,
     /// How many slots the semaphore has, where users want those.
     pub slots: Option<u32>,
+    /// What users' programs are like, where they run any.
+    pub programs: Option<Programs>,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
     /// Percent of the locks asked for with a cap on their leases.
@@ -210,6 +216,8 @@ impl Plan {
         } = self.network;
         Plan {
             declared: true,
+            // What is exported is adopted by a script, which a real node is given first.
+            programs: None,
             mute: 0,
             stray: None,
             listed_twice: None,
@@ -351,6 +359,12 @@ impl Plan {
                 world.plan(at, FaultEvent::Astray(client, node, long));
             }
         }
+        if let Some(programs) = self.programs.filter(|_| !self.fails_over()) {
+            let aside = random.aside().aside();
+            for _ in 0..programs.foreign {
+                self.plan_foreign(&aside, world);
+            }
+        }
         self.plan_failovers(world);
         let kinds = self.kinds();
         if kinds.is_empty() {
@@ -360,6 +374,19 @@ impl Plan {
             let at = random.below(self.troubled);
             self.episode(random, world, at, *random.pick(&kinds));
         }
+    }
+
+    /// Another program has a lock of its own for a while, until nothing goes wrong any more.
+    fn plan_foreign(&self, random: &Random, world: &World) {
+        let at = random.below(self.troubled);
+        let ttl = self.ttl.as_nanos() as Time;
+        let foreign = FaultEvent::Foreign {
+            node: random.below(self.nodes as u64) as usize,
+            lock: *random.pick(&[0, 0, NAMES.len()]),
+            text: random.below(FOREIGN.len() as u64) as usize,
+            long: random.between(1, ttl).min(self.troubled - at),
+        };
+        world.plan(at, foreign);
     }
 
     fn kinds(&self) -> Vec<Kind> {

@@ -134,6 +134,7 @@ impl Scene {
             several: false,
             elects: false,
             waits: waits(&random, ttl, node_timeout, ttl),
+            programs: None,
             tail: 0,
             capped: 20,
             habits: Vec::new(),

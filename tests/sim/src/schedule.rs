@@ -12,12 +12,17 @@ use crate::contender::{Client, Stage};
 use crate::death;
 use crate::history::{Happened, History};
 use crate::plan::{LONGEST, Plan};
+use crate::program::{Counted, Counts};
 use crate::random::Random;
 use crate::scene::Scene;
 use crate::script::{Planned, Script, Tapes};
 use crate::who::{Who, turn_to};
 use crate::without::{Part, Without};
 use crate::world::{Breaks, MS, Natives, Time, World};
+
+/// A seed from here on stands for what is left of it without this, but that its users run no
+/// programs: so it goes on to stand for what it stood for before there were any.
+pub const PLAIN: u64 = 1_000_000_000_000;
 
 /// What a client's requests go over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +49,8 @@ pub struct Outcome {
     pub holds: u64,
     /// Native requests for a vote.
     pub natives: Natives,
+    /// What was done in programs.
+    pub counted: Counted,
     /// What happened, for a replay.
     pub history: Option<History>,
     /// What it was played from, where there is a history.
@@ -62,6 +69,7 @@ impl From<cluster::schedule::Outcome> for Outcome {
             faults: outcome.faults,
             holds: outcome.holds,
             natives: Natives::default(),
+            counted: outcome.counted,
             history: None,
             plan: None,
             planned: Vec::new(),
@@ -132,8 +140,13 @@ pub fn unguarded(seed: u64) -> Option<Outcome> {
 }
 
 fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
+    let (seed, plain) = (seed % PLAIN, seed >= PLAIN);
     let random = Random::new(seed);
-    let mut plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
+    let draw = || match plain {
+        true => Plan::draw_plain(&random),
+        false => Plan::draw(&random),
+    };
+    let mut plan = Scene::plan(seed).unwrap_or_else(draw);
     if layer == Layer::Bytes {
         plan = plan.over_bytes(seed);
     }
@@ -171,7 +184,9 @@ fn play_out(
     world.note(|| {
         let text = format!("{plan:?}").replace(", breaks: None", "");
         let text = text.replace(", failovers: [], wait_replicas: 0, unexcused: false", "");
-        Happened::Begins(text.replace(", even: false", ""))
+        let text = text.replace(", even: false", "");
+        // And of programs only where users run any.
+        Happened::Begins(text.replace(", programs: None", ""))
     });
     if let Some(seed) = seed {
         world.keep_seen(seed);
@@ -197,6 +212,8 @@ fn play_out(
         plan,
         holds: AtomicU64::new(0),
         done: client_clocks.iter().map(|_| AtomicU64::new(0)).collect(),
+        busy: client_clocks.iter().map(|_| AtomicU64::new(0)).collect(),
+        counts: Counts::default(),
         clients: Mutex::default(),
         calm: AtomicBool::new(false),
     });
@@ -242,6 +259,7 @@ fn play_out(
         faults: world.counts().1 + death::count(),
         holds: stage.holds.load(Ordering::Relaxed),
         natives: world.natives(),
+        counted: stage.counts.counted(),
         history: world.history(),
         plan: history.then(|| stage.plan.clone()),
         planned: script.map(|script| script.planned()).unwrap_or_default(),
@@ -308,7 +326,11 @@ fn door(
         .fence_ttl(plan.fence_ttl.unwrap_or(Duration::from_secs(600)));
     let door = builder.simulated(set.clone(), inbox.clone(), watchdog.clone(), plan.waits);
     let mut doors = stage.clients.lock().expect("one thread");
-    doors.push(door.clone());
+    doors.push(Client {
+        number,
+        set: set.clone(),
+        door: door.clone(),
+    });
     door
 }
 
@@ -323,6 +345,7 @@ fn play(stage: &Stage) -> Time {
         until += ttl / 8;
         world.run(until);
         world.check_leaks(false);
+        world.check_heard();
         if plan.tail > 0 {
             world.check_lines();
         }
@@ -350,7 +373,8 @@ fn play(stage: &Stage) -> Time {
         }
         let done = |c: usize| {
             let done = stage.done[c].load(Ordering::Relaxed) as usize;
-            done == plan.workers || world.is_crashed(c)
+            let busy = stage.busy[c].load(Ordering::Relaxed) > 0;
+            done == plan.workers && !busy || world.is_crashed(c)
         };
         if calm && (0..plan.clients).all(done) {
             world.all_done();
@@ -376,11 +400,13 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     world.run(undone);
     world.check_leaks(true);
     world.run((finish + life + late).max(undone));
+    world.check_leaks_of_all();
     if world.has_strayed() {
         return;
     }
     // Whoever was there when a node failed over has to find its way.
-    let alive = |client: &Client| plan.fails_over() && !world.is_crashed(client.number);
+    let gone = |client: &Client| world.is_crashed(client.number) || client.door.is_closed();
+    let alive = |client: &Client| plan.fails_over() && !gone(client);
     let veteran = veterans.into_iter().find(alive);
     let prober = veteran.unwrap_or_else(|| client(stage, random, plan.clients).0);
     // A node that nobody has seen since its restart is in quarantine first.

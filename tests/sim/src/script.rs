@@ -101,6 +101,15 @@ impl Script {
         plays
     }
 
+    /// Somebody is to do something in its program; false if it is taken away.
+    pub(crate) fn does(&self, deed: Part) -> bool {
+        let done = !self.without.has(&deed);
+        if done {
+            self.state().begun.push(deed);
+        }
+        done
+    }
+
     /// Something is to go wrong; false if it is taken away.
     pub(crate) fn plans(&self, at: Time, fault: FaultEvent) -> bool {
         let mut state = self.state();

@@ -21,6 +21,8 @@ pub enum Part {
     Node(usize),
     /// One of a user's rounds; those of the calm tail come last.
     Round(usize, u64),
+    /// One of the deeds of the program that a user runs in a round.
+    Deed(usize, u64, u64),
     /// What goes wrong, by the order in which it was planned: at the beginning,
     /// and for the calm tail.
     Fault(u64),
@@ -51,7 +53,8 @@ const NETS: [Net; 6] = [
 /// Settings: whether a plan has it, and the plan without.
 type Setting = (&'static str, fn(&Plan) -> bool, fn(&mut Plan));
 
-const SETTINGS: [Setting; 14] = [
+const SETTINGS: [Setting; 15] = [
+    ("programs", |p| p.programs.is_some(), |p| p.programs = None),
     ("habits", |p| !p.habits.is_empty(), |p| p.habits.clear()),
     ("mute", |p| p.mute > 0, |p| p.mute = 0),
     ("stray", |p| p.stray.is_some(), |p| p.stray = None),
@@ -92,6 +95,7 @@ impl fmt::Display for Part {
             Part::User(user) => write!(f, "user:{user}"),
             Part::Node(node) => write!(f, "node:{node}"),
             Part::Round(user, round) => write!(f, "round:{user}.{round}"),
+            Part::Deed(user, round, number) => write!(f, "deed:{user}.{round}.{number}"),
             Part::Fault(number) => write!(f, "fault:{number}"),
             Part::FaultOf(user, round, number) => write!(f, "fault:{user}.{round}.{number}"),
             Part::Net(name) => write!(f, "net:{name}"),
@@ -108,7 +112,7 @@ impl FromStr for Part {
         let unknown = || {
             format!(
                 "{word:?} is no part of a schedule; parts are user:2, node:4, round:2.0, \
-                 fault:3, fault:2.0.1, net:slow, setting:habits, draws:7"
+                 deed:2.0.1, fault:3, fault:2.0.1, net:slow, setting:habits, draws:7"
             )
         };
         let (kind, name) = word.split_once(':').ok_or_else(unknown)?;
@@ -121,6 +125,9 @@ impl FromStr for Part {
             ("fault", Some([number])) => Some(Part::Fault(*number)),
             ("fault", Some([user, round, number])) => {
                 Some(Part::FaultOf(*user as usize, *round, *number))
+            }
+            ("deed", Some([user, round, number])) => {
+                Some(Part::Deed(*user as usize, *round, *number))
             }
             ("draws", Some([other])) => Some(Part::Draws(*other)),
             ("net", _) => named(&NETS.map(|net| net.0)).map(Part::Net),

@@ -55,6 +55,12 @@ fn faults() -> Vec<FaultEvent> {
         FaultEvent::CrashClient(0),
         FaultEvent::Forge(0, 1),
         FaultEvent::FallsBehind(1),
+        FaultEvent::Foreign {
+            node: 1,
+            lock: 0,
+            text: 0,
+            long: MS,
+        },
         fails_over(true),
         fails_over(false),
     ]

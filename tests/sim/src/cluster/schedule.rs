@@ -1,5 +1,6 @@
 //! What a seed stands for: the clusters, what goes wrong, the users; and the verdict.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::commands::{NAMESPACE, SLOTS, slot_of};
 use super::servers::{Cluster, Fault};
 use super::world::{Event, MS, Network, Time, World};
 use crate::death;
+use crate::program::{Counted, Counts};
 use crate::random::Random;
 
 /// How far clock rates may differ, as clients take it. Here they do not.
@@ -36,6 +38,8 @@ pub struct Outcome {
     pub faults: u64,
     /// events there were.
     pub events: u64,
+    /// What was done with newer primitives.
+    pub counted: Counted,
     /// What happened, if that was asked for.
     pub lines: Vec<String>,
 }
@@ -72,17 +76,31 @@ struct Held {
     lease: Lease,
 }
 
+/// A lock that is to stay taken after a release that its user was told of.
+struct Kept {
+    name: usize,
+    until: Time,
+    fence: u64,
+}
+
 /// What the users of a schedule share.
 pub(super) struct Stage {
     pub(super) world: Arc<World>,
     pub(super) random: Random,
     pub(super) plan: Plan,
     held: Mutex<Vec<Arc<Held>>>,
+    kept: Mutex<Vec<Kept>>,
+    /// How many are taking each lock away.
+    forces: [AtomicU64; NAMES.len()],
+    /// The tokens that were to be taken away: their holders, and those in their clients to whom
+    /// they are passed on, have yet to learn of that.
+    forced: Mutex<BTreeSet<String>>,
     /// The largest fences of the locks so far, of a hold for one alone and of any.
     fences: Mutex<[(u64, u64); NAMES.len()]>,
     /// Who may go on with what another has exported.
     clients: Mutex<Vec<Client>>,
     holds: AtomicU64,
+    counts: Counts,
     done: AtomicU64,
 }
 
@@ -102,9 +120,13 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
         random,
         plan,
         held: Mutex::default(),
+        kept: Mutex::default(),
+        forces: Default::default(),
+        forced: Mutex::default(),
         fences: Mutex::default(),
         clients: Mutex::default(),
         holds: AtomicU64::new(0),
+        counts: Counts::default(),
         done: AtomicU64::new(0),
     });
     stage.prepare();
@@ -120,7 +142,8 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
     stage.play();
     stage.end();
     if stage.plan.tail && world.inner().violation.is_none() {
-        stage.tail(clients.iter().map(|(client, ..)| client));
+        let open = clients.iter().map(|(client, ..)| client);
+        stage.tail(open.filter(|client| !client.is_closed()));
     }
     let outcome = {
         let mut inner = world.inner();
@@ -130,6 +153,7 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
             holds: stage.holds.load(Ordering::Relaxed),
             faults: stage.plan.faults.len() as u64 + death::count(),
             events: inner.events,
+            counted: stage.counts.counted(),
         }
     };
     drop(clients);
@@ -396,6 +420,12 @@ impl Stage {
             };
             let begun = self.world.inner().time;
             let asked = client.lock(NAMES[name]).shared(shared).wait(wait);
+            let aside = random.aside();
+            let keep = match aside.chance(12) && !shared {
+                true => plan.ttl.mul_f64(aside.share()),
+                false => Duration::ZERO,
+            };
+            let asked = if shared { asked } else { asked.keep(keep) };
             let outcome = asked.acquire().await;
             let took = self.world.inner().time - begun;
             let most = wait.as_nanos() as Time + 3 * plan.node_timeout.as_nanos() as Time;
@@ -411,21 +441,32 @@ impl Stage {
                 self.world.violated(what);
             }
             let Ok(lease) = outcome else { continue };
-            self.hold(name, shared, lease).await;
+            self.hold(name, (shared, keep), lease).await;
+            if random.aside().chance(2) && number > 0 {
+                self.counts.closes.fetch_add(1, Ordering::Relaxed);
+                self.world
+                    .inner()
+                    .says(|| format!("a user closes c{number}"));
+                client.close().await;
+            }
         }
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn hold(&self, name: usize, shared: bool, lease: Lease) {
+    async fn hold(&self, name: usize, (shared, keep): (bool, Duration), lease: Lease) {
         let (random, clock) = (&self.random, self.world.clock());
         let ttl = self.plan.ttl.as_nanos() as u64;
         self.holds.fetch_add(1, Ordering::Relaxed);
         let fence = lease.fence().unwrap_or(0);
+        if self.forces[name].load(Ordering::Relaxed) > 0 {
+            lock(&self.forced).insert(lease.token().into());
+        }
         {
             let mut fences = lock(&self.fences);
             let (alone, any) = &mut fences[name];
             if fence <= if shared { *alone } else { *any }
                 && lease.is_held()
+                && !self.is_forced(&lease)
                 && self.plan.guard
                 && !self.is_excused()
             {
@@ -439,21 +480,31 @@ impl Stage {
         }
         let says = || format!("a user has {} with the fence {fence}", NAMES[name]);
         self.world.inner().says(says);
+        let won = self.world.inner().time;
+        self.judge_kept(name, fence, won);
         let held = Arc::new(Held {
             name,
             shared,
             lease,
         });
         lock(&self.held).push(held.clone());
+        if random.aside().chance(7) {
+            self.forces(name).await;
+        }
         let long = if random.chance(40) { 2 * ttl } else { ttl / 4 };
         let until = clock.now() + Duration::from_nanos(random.below(long));
         clock.sleep_until(until).await;
         if random.chance(20) {
             let _ = held.lease.extend(None).await;
         }
+        if !held.lease.is_held() && held.lease.loss().is_none() {
+            let what = format!("HL1 {} is over, and its user is not told", NAMES[name]);
+            self.world.violated(what);
+        }
         if random.aside().chance(15)
             && let Ok(text) = held.lease.export().await
         {
+            self.counts.exports.fetch_add(1, Ordering::Relaxed);
             lock(&self.held).retain(|other| !Arc::ptr_eq(other, &held));
             if held.lease.is_held() {
                 self.world.violated("S5 an exported lease is held".into());
@@ -465,10 +516,54 @@ impl Stage {
         self.world.inner().says(says);
         let release = held.lease.release();
         lock(&self.held).retain(|other| !Arc::ptr_eq(other, &held));
-        match random.chance(20) {
-            true => drop(release),
-            false => drop(release.await),
+        if random.chance(20) {
+            return drop(release);
         }
+        let forced = self.is_forced(&held.lease);
+        if let Ok(true) = release.await
+            && !keep.is_zero()
+            && !forced
+        {
+            let until = won + keep.as_nanos() as Time;
+            let kept = Kept { name, until, fence };
+            lock(&self.kept).push(kept);
+        }
+    }
+
+    fn is_forced(&self, lease: &Lease) -> bool {
+        lock(&self.forced).contains(lease.token())
+    }
+
+    /// K1: nobody has a lock that is kept, as its user was told.
+    fn judge_kept(&self, name: usize, fence: u64, now: Time) {
+        // A lock that is moved ends by another clock.
+        let excused = self.is_excused() || self.plan.skew > 0 && self.plan.moves();
+        let kept = lock(&self.kept);
+        let broken = |kept: &Kept| kept.name == name && kept.fence != fence && now < kept.until;
+        if kept.iter().any(broken) && !excused {
+            let what = format!("K1 {} is kept, and another has it", NAMES[name]);
+            self.world.violated(what);
+        }
+    }
+
+    /// Somebody takes the lock away from whoever has it.
+    async fn forces(&self, name: usize) {
+        let clients = lock(&self.clients).clone();
+        let who = self.random.aside().pick(&clients).clone();
+        self.forces[name].fetch_add(1, Ordering::Relaxed);
+        for held in lock(&self.held).iter().filter(|held| held.name == name) {
+            lock(&self.forced).insert(held.lease.token().into());
+        }
+        lock(&self.kept).retain(|kept| kept.name != name);
+        let done = who.force_release(NAMES[name], None).await;
+        lock(&self.kept).retain(|kept| kept.name != name);
+        // One that was not answered may be carried out yet.
+        if done.is_ok() {
+            self.forces[name].fetch_sub(1, Ordering::Relaxed);
+        }
+        self.counts.forces.fetch_add(1, Ordering::Relaxed);
+        let says = || format!("somebody takes {} away: {:?}", NAMES[name], done.is_ok());
+        self.world.inner().says(says);
     }
 
     /// Somebody goes on with an exported lease, if its ttl has not ended by then; and nobody
@@ -482,15 +577,20 @@ impl Stage {
         let (one, other) = (random.pick(&clients), random.pick(&clients));
         let both = futures_util::future::join(one.adopt(text), other.adopt(text));
         let (first, second) = both.await;
-        if let (Ok(first), Ok(second)) = (&first, &second)
-            && first.is_held()
-            && second.is_held()
-            && !self.is_excused()
-        {
-            self.world.violated("S1 two have adopted one lease".into());
+        let leases: Vec<_> = [first, second].into_iter().flatten().collect();
+        if leases.len() > 1 && !self.is_excused() {
+            self.world.violated("AD1 two have adopted one lease".into());
         }
-        for lease in [first, second].into_iter().flatten() {
-            Box::pin(self.hold(name, false, lease)).await;
+        let adopted = !leases.is_empty();
+        for lease in leases {
+            self.counts.adoptions.fetch_add(1, Ordering::Relaxed);
+            Box::pin(self.hold(name, (false, Duration::ZERO), lease)).await;
+        }
+        // Once more, late.
+        let again = one.adopt(text).await.is_ok();
+        if again && adopted && !self.is_excused() {
+            let what = "AD1 a lease is adopted again after its adopter has ended it";
+            self.world.violated(what.into());
         }
     }
 
@@ -506,7 +606,9 @@ impl Stage {
             return;
         }
         let held = lock(&self.held);
-        let valid: Vec<_> = held.iter().filter(|h| h.lease.is_held()).collect();
+        // Who was forced out learns it with its next renewal.
+        let judged = |h: &&Arc<Held>| !self.is_forced(&h.lease) && h.lease.is_held();
+        let valid: Vec<_> = held.iter().filter(judged).collect();
         for (place, one) in valid.iter().enumerate() {
             let beside =
                 |other: &&&Arc<Held>| other.name == one.name && !(other.shared && one.shared);

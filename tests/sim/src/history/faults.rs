@@ -1,6 +1,7 @@
 //! What goes wrong, in words.
 
 use super::words::ms;
+use crate::contender::KEYS;
 use crate::world::{Failover, FaultEvent, MS, Memory, Time, Ways};
 
 /// What goes wrong.
@@ -71,6 +72,13 @@ pub(super) fn begin_of(fault: FaultEvent) -> String {
                 ms(told)
             )
         }
+        FaultEvent::Foreign {
+            node, lock, long, ..
+        } => format!(
+            "another program has the lock {} on n{node} for {}, if nothing stands there",
+            String::from_utf8_lossy(KEYS[lock]).replace(['{', '}'], ""),
+            ms(long)
+        ),
         FaultEvent::Forge(c, n) => format!("c{c} hears a call as if of n{n}, which calls nobody"),
     }
 }
@@ -98,6 +106,10 @@ pub(super) fn end_of(fault: FaultEvent, from: Time) -> Option<(Time, String)> {
         FaultEvent::FailsOver(Failover { node, told, .. }) => (
             from + told,
             format!("over: the server of n{node} from before is a replica"),
+        ),
+        FaultEvent::Foreign { node, long, .. } => (
+            from + long,
+            format!("over: what another program had on n{node}"),
         ),
         FaultEvent::PauseClient(c, long) => (from + long, format!("over: c{c} goes on")),
         FaultEvent::SuspendClient(c, long) => {

@@ -14,12 +14,33 @@ use crate::who::Who;
 use crate::world::{FaultEvent, MS, Time};
 
 /// What the oracles promise, by their names.
-pub const ORACLES: [(&str, &str); 12] = [
+pub const ORACLES: [(&str, &str); 18] = [
     ("S1", "exclusion: no two leases on one lock at a time"),
     ("S2", "fences: who holds a lock later has a larger fence"),
     ("S3", "no theft: nobody touches what is another's on a node"),
     ("S4", "honest validity: a lease is as long as its votes say"),
     ("S5", "loss is told in time, and final"),
+    (
+        "K1",
+        "keep: nobody has a lock that is kept, as its user was told",
+    ),
+    (
+        "HL1",
+        "whose lease is over and was not ended by itself is told of it",
+    ),
+    (
+        "AD1",
+        "of all who adopt one text one is told so at most, ever",
+    ),
+    (
+        "AD2",
+        "of a lease that goes on elsewhere nothing is stored anew",
+    ),
+    ("AD3", "where nothing goes wrong a text is adopted"),
+    (
+        "FR1",
+        "once a lock was taken away no quorum holds what one held before",
+    ),
     ("L1", "no leak: what is given up leaves no key behind"),
     ("L2", "no deadlock: a free lock is to be had"),
     (

@@ -7,6 +7,7 @@ use quorlock::sim::Waits;
 
 use super::{LONGEST, Plan, Swarm};
 use crate::contender::NAMES;
+use crate::program::Programs;
 use crate::random::Random;
 use crate::world::{Breaks, MS, Network, Time};
 
@@ -57,6 +58,15 @@ impl Swarm {
 impl Plan {
     /// Draws a plan.
     pub fn draw(random: &Random) -> Plan {
+        Plan::draw_with(random, true)
+    }
+
+    /// The same of users who run no programs.
+    pub fn draw_plain(random: &Random) -> Plan {
+        Plan::draw_with(random, false)
+    }
+
+    fn draw_with(random: &Random, programs: bool) -> Plan {
         let aside = random.aside();
         let swarm = Swarm::draw(random, &aside);
         let nodes = *random.pick(&[1, 2, 3, 3, 3, 3, 4, 5, 5, 7]);
@@ -126,6 +136,8 @@ impl Plan {
             shares: Random::new(aside.aside().bits().rotate_left(29)).chance(SHARES) && !several,
             slots: slots(Random::new(aside.aside().bits().rotate_left(41)))
                 .filter(|_| !several && listed_twice.is_none()),
+            programs: Programs::draw(&Random::new(aside.aside().bits().rotate_left(53)))
+                .filter(|_| programs && listed_twice.is_none()),
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
                 None if aside.chance(WAITING) && !several => *aside.pick(&[1, 2, 3]),
@@ -181,6 +193,10 @@ impl Plan {
         let plan = Plan {
             slots: plan.slots.filter(|_| !plan.shares),
             ..plan
+        };
+        let plan = match plan.programs {
+            Some(programs) => programs.of(plan),
+            None => plan,
         };
         let plan = match plan.tail > 0 && aside.chance(2) {
             true => plan.crowded(),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::{Instant, MemoryNode};
+use quorlock::sim::{Form, Instant, MemoryNode, Value};
 
 use super::clocks::Rate;
 use super::events::Event;
 use super::failover::{Failover, Role, Standby};
 use super::messages::Listener;
 use super::network::Cut;
-use super::{Inner, Time, World};
+use super::{Inner, MS, Time, World};
 use crate::contender::KEYS;
 use crate::history::Happened;
 
@@ -86,7 +86,21 @@ pub enum FaultEvent {
     FallsBehind(usize),
     /// The node's replica takes its place.
     FailsOver(Failover),
+    /// Another program stores a lock of its own under a lock's key, where nothing stands.
+    Foreign {
+        /// On which node.
+        node: usize,
+        /// Which of [`KEYS`].
+        lock: usize,
+        /// Which of [`FOREIGN`].
+        text: usize,
+        /// For how long.
+        long: Time,
+    },
 }
+
+/// Values of other programs: some begin as ours do.
+pub const FOREIGN: [&str; 6] = ["worker-7", "x", "-7 worker", "=1 x", "@0 ", "&0 1 x"];
 
 impl FaultEvent {
     /// The node that it is about, or its place in a client's list.
@@ -104,7 +118,8 @@ impl FaultEvent {
             | FaultEvent::Astray(_, node, _)
             | FaultEvent::Forge(_, node)
             | FaultEvent::FallsBehind(node)
-            | FaultEvent::FailsOver(Failover { node, .. }) => Some(node),
+            | FaultEvent::FailsOver(Failover { node, .. })
+            | FaultEvent::Foreign { node, .. } => Some(node),
             FaultEvent::PauseClient(..)
             | FaultEvent::SuspendClient(..)
             | FaultEvent::CrashClient(_) => None,
@@ -118,6 +133,7 @@ impl FaultEvent {
             | FaultEvent::SlowNode(_, long)
             | FaultEvent::Cut { long, .. }
             | FaultEvent::Astray(_, _, long)
+            | FaultEvent::Foreign { long, .. }
             | FaultEvent::PauseClient(_, long)
             | FaultEvent::SuspendClient(_, long) => long,
             FaultEvent::FailsOver(failover) => failover.long(),
@@ -169,6 +185,8 @@ pub(super) struct Node {
     pub(super) excused: bool,
     /// It lost data.
     pub(super) forgot: bool,
+    /// Under which of [`KEYS`] another program has stored a lock of its own.
+    pub(super) foreign: [bool; KEYS.len()],
     /// When its present run began, by its own clock, and whether it has stored
     /// anything in it.
     pub(super) started: Instant,
@@ -209,6 +227,7 @@ impl Node {
             run: 0,
             excused: false,
             forgot: false,
+            foreign: [false; KEYS.len()],
             started: Instant(clock.offset.saturating_sub(uptime)),
             used,
             stored: 0,
@@ -410,6 +429,22 @@ impl Inner {
             FaultEvent::Forge(client, node) => self.forge(client, node),
             FaultEvent::FallsBehind(node) => self.falls_behind(node),
             FaultEvent::FailsOver(failover) => self.fail_over(failover),
+            FaultEvent::Foreign {
+                node,
+                lock,
+                text,
+                long,
+            } => {
+                let (key, node) = (KEYS[lock], &mut self.nodes[node]);
+                // Servers count whole milliseconds.
+                let local = node.clock.local_ms(now);
+                if node.state.form(key, local).is_none() {
+                    let value = Value(FOREIGN[text].as_bytes().into());
+                    let end = local + Duration::from_millis((long / MS).max(1));
+                    node.state.meddle(key, Some((Form::Quiet(value), end)));
+                    node.foreign[lock] = true;
+                }
+            }
             FaultEvent::Reset(..) => unreachable!("the world tells the client"),
         }
     }

@@ -27,12 +27,15 @@
 //! the books say whether it may. Nothing here calls a lease in a way that changes
 //! it: one that nobody looks at stays as it is.
 
+mod forced;
+mod heard;
 mod judges;
 mod kept;
 mod order;
 mod places;
 mod shared;
 mod slot;
+mod texts;
 mod told;
 
 use std::collections::BTreeMap;
@@ -114,8 +117,16 @@ struct Life {
     /// the release behind it was lost with that connection; within the
     /// request's `not_after`.
     late: [bool; MOST_NODES],
-    /// Its lease was exported: its votes stand until they end, or are taken over.
-    exported: bool,
+    /// Its lease was exported: on these nodes its votes stand until they end, or are taken over.
+    exported: Option<[bool; MOST_NODES]>,
+    /// How much of `max_hold` was left of it then.
+    left: Option<Duration>,
+    /// Where a vote of it was taken over by who adopts it.
+    taken_over: [bool; MOST_NODES],
+    /// How many have adopted it.
+    adopters: u32,
+    /// Somebody has asked for it to be taken away: its holder has yet to learn of that.
+    forced: bool,
 }
 
 impl Life {
@@ -150,6 +161,9 @@ struct Watch {
     /// When it was lost before its end.
     cut_short: Option<Time>,
     won_at: Time,
+    /// How many listen whether it is lost, and how many of them were told.
+    ears: u32,
+    heard: u32,
     fence: Option<u64>,
     /// In which mode it was won.
     mode: Mode,
@@ -352,6 +366,8 @@ impl World {
             last_end: end,
             cut_short: (end == Instant::NEVER).then_some(time),
             won_at: time,
+            ears: 0,
+            heard: 0,
             fence: fence_of(lease),
             mode: hold.mode(),
         });
@@ -369,6 +385,7 @@ impl World {
             inner.check_home(client, hold);
         }
         inner.check_fence(index);
+        inner.check_adopted(client, lease);
         inner.check_kept(client, lease);
         inner.check_holds();
         index
@@ -422,10 +439,7 @@ impl World {
     /// The lease of this place was exported, by its only handle.
     pub fn exported(&self, index: usize, lease: &Arc<Lease>) {
         self.give_up(index, lease);
-        let name = self.inner().oracle.watches[index].name;
-        if let Some(life) = self.inner().oracle.tokens.get_mut(&name) {
-            life.exported = true;
-        }
+        self.inner().note_exported(index);
         self.gave_up(index);
     }
 
@@ -517,7 +531,11 @@ impl Inner {
                     at_home: false,
                     under_way: [0; MOST_NODES],
                     late: [false; MOST_NODES],
-                    exported: false,
+                    exported: None,
+                    left: None,
+                    taken_over: [false; MOST_NODES],
+                    adopters: 0,
+                    forced: false,
                 };
                 self.oracle.tokens.entry(name).or_insert(fresh);
                 self.check_let_in(request, now);
@@ -542,6 +560,7 @@ impl Inner {
             }
             Op::Release => {
                 self.check_keeping(client, request);
+                self.is_forced_out(request);
                 let life = self.oracle.tokens.get_mut(&name);
                 let lost = life.filter(|life| life.watch.is_none());
                 if lost.is_some_and(|life| std::mem::take(&mut life.at_home)) {
@@ -684,7 +703,9 @@ impl Inner {
             | (Op::Confirm { ttl, .. }, Reply::Confirmed) => {
                 *end = (*end).max(open.sent + counted(ttl, drift));
             }
-            (_, Reply::NotMine | Reply::Refused { .. } | Reply::Taken) => *end = Instant::NEVER,
+            (_, Reply::NotMine | Reply::Refused { .. } | Reply::Taken | Reply::Banned) => {
+                *end = Instant::NEVER
+            }
             // Nobody else is given that vote meanwhile.
             (_, Reply::Quarantined { left }) => {
                 *end = (*end).min(open.sent + counted(*left, drift))

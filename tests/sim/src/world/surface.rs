@@ -115,6 +115,12 @@ impl World {
         (inner.events, inner.faults)
     }
 
+    /// A crowd of so many comes, each of whom asks all nodes, again and again where they fail.
+    pub fn expects(&self, crowd: u64) {
+        let mut inner = self.inner();
+        inner.crowded += crowd * 100 * inner.nodes.len() as u64;
+    }
+
     /// The broken invariant, if one is.
     pub fn violation(&self) -> Option<String> {
         self.inner().violation.clone()

@@ -52,6 +52,8 @@ pub(super) struct Lane {
     pub(super) fresh: Vec<u64>,
     /// What it has read and was not told yet.
     heard: Vec<(Mark, Reply)>,
+    /// The releases that were asked for so far.
+    pub(super) released: Vec<Mark>,
     /// Requests that it wrote though nobody wants them: over which connection.
     unwanted: Vec<(usize, u64)>,
     /// One of its connections had no room for a while: what it wrote waited there.
@@ -138,6 +140,14 @@ impl Inner {
         askers
     }
 
+    /// Whether a client has asked a node for two releases of one lease, of which nobody can say
+    /// which is written, again or at all: who adopts a lease in its own client releases it, too.
+    fn has_twins(&self, pair: usize, request: &Request) -> bool {
+        let mark = Mark::of(request);
+        let asked = self.bytes.iter().flat_map(|b| &b.lanes[pair].released);
+        asked.filter(|asked| **asked == mark).count() > 1
+    }
+
     /// A request is written.
     fn written(&mut self, wire: usize, mut sent: Sent) -> Option<Asker> {
         let pair = self.open_wire(wire).pair;
@@ -157,6 +167,7 @@ impl Inner {
         // or with its script's text, nobody can say which of them this is.
         let mut others = open.values().filter(|o| alike(o));
         let first = fresh.is_some() && others.all(|o| o.connection == NOT_SENT);
+        let first = first && !(release && self.has_twins(pair, &sent.request));
         let found = fresh.or_else(again).map(|(message, _)| *message);
         sent.message = found.unwrap_or(0);
         let message = sent.message;
@@ -199,7 +210,8 @@ impl Inner {
         if !release {
             w.not_undone.push((sent.request.clone(), released));
         }
-        w.late |= w.releases.front().is_some_and(|due| *due <= at);
+        // An adopted lease has the patience of its own ttl, which may be shorter than others'.
+        w.late |= w.releases.iter().any(|due| *due <= at);
         if release {
             w.releases.push_back(due);
         }

@@ -8,7 +8,7 @@ use quorlock::sim::{Hint, Instant, Link, Op, Reply, Request, Sink, Subscriber, T
 
 use super::sentinel::{self, MASTER};
 use super::serve::PASSWORD;
-use super::{address, other_server, stream};
+use super::{Mark, address, other_server, stream};
 use crate::death;
 use crate::plan::DRIFT;
 use crate::random::Random;
@@ -128,7 +128,9 @@ impl Link for ByteLink {
             inner.push(deadline + TOLD_WITHIN, overdue);
             if request.op == Op::Release {
                 inner.push(until, Event::GivenUp { pair, message });
-                inner.bytes().lanes[pair].fresh.push(message);
+                let lane = &mut inner.bytes().lanes[pair];
+                lane.fresh.push(message);
+                lane.released.push(Mark::of(&request));
                 inner.is_released(pair, &request.value);
             }
             message

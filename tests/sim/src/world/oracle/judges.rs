@@ -20,6 +20,15 @@ impl World {
     /// L1: no key of a dead token on a node, unless something is still on its
     /// way that will delete it; with `at_rest`, unconditionally.
     pub fn check_leaks(&self, at_rest: bool) {
+        self.look_for_leaks(at_rest, false);
+    }
+
+    /// L1, when all ttls are over: of what was exported nothing is left either.
+    pub fn check_leaks_of_all(&self) {
+        self.look_for_leaks(true, true);
+    }
+
+    fn look_for_leaks(&self, at_rest: bool, over: bool) {
         let mut inner = self.inner();
         let mut leak = None;
         // A release is given up when no key can stand any more, but for clocks
@@ -38,7 +47,9 @@ impl World {
                 let given_up = stepped_back && since + longest < inner.time;
                 // An old snapshot brings dead keys back.
                 let lost = node.forgot || inner.clients[life.client].crashed;
-                let excused = lost || life.late[i] || given_up || life.exported;
+                // Its votes stand until they end, or another takes them over.
+                let exported = !over && life.exported.is_some_and(|on| on[i]);
+                let excused = lost || life.late[i] || given_up || exported;
                 let under_way = life.under_way[i] != 0 || inner.found_no_room(life.client, i);
                 if dead && !excused && (at_rest || !under_way) {
                     let token = String::from_utf8_lossy(&value.0[..6]).into_owned();
@@ -252,6 +263,10 @@ impl Inner {
                 let own = &self.pairs[c * self.nodes.len()..][..n];
                 votes += own.iter().filter(|p| gone(&self.nodes[p.node])).count();
             }
+            // Who was forced out learns it with its next renewal: until then it is no judge.
+            if self.is_forced(&w.name) {
+                continue;
+            }
             if votes < quorum {
                 wrong = Some(format!(
                     "S4 c{c} believes in a lease that {votes} of {n} nodes hold"
@@ -326,6 +341,7 @@ impl Inner {
         self.judge_readers(node, request, seen, reply);
         self.check_quarantined(node, server, request, seen, reply);
         self.note_kept(node, request, reply);
+        self.note_taken_over(node, request, reply);
         let granted = matches!(reply, Some(Reply::Granted { .. }));
         if granted && request.keys.mode.slot().is_some() && self.voted_twice(node, request) {
             self.violated(format!("SE2 n{node} votes for two slots of one token"));

@@ -28,6 +28,13 @@ pub(super) struct Kept {
     told: bool,
 }
 
+impl Kept {
+    /// Whether it is a hold of this token.
+    pub(super) fn is_of(&self, token: u64) -> bool {
+        self.token == token
+    }
+}
+
 impl World {
     /// The user of this lease was told that its release is done.
     pub fn released(&self, lease: &Lease) {
@@ -112,7 +119,7 @@ impl Inner {
     /// A node has carried a request out.
     pub(super) fn note_kept(&mut self, node: usize, request: &Request, reply: Option<&Reply>) {
         // The link tells nobody that it was done, of a server that another may vote beside.
-        if self.reigns_beside_another(node) {
+        if self.reigns_beside_another(node) || matches!(request.leaving, Leaving::Forced(_)) {
             return;
         }
         if let (Op::Release, Some(Reply::Released { held: true } | Reply::Kept)) =

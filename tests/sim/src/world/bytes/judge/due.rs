@@ -56,7 +56,8 @@ impl Inner {
         // One that is in doubt, or may be, is replaced first.
         let stands = !self.connections[wire].broken && self.is_sound(wire);
         let open = self.pairs[pair].open.get(&message);
-        let owed = open.is_some_and(|open| is_owed(open, now));
+        let owed = |open: &Open| is_owed(open, now) && !self.has_twins(pair, &open.request);
+        let owed = open.is_some_and(owed);
         if stands && owed && self.was_awake(client, at) {
             self.violated(format!(
                 "L6 c{client} does not try the release m{message} again"
@@ -133,7 +134,7 @@ impl Inner {
             return;
         };
         let w = self.open_wire(last);
-        w.late |= w.releases.front().is_some_and(|due| *due <= now);
+        w.late |= w.releases.iter().any(|due| *due <= now);
         let late = w.late;
         let answers = self.is_sound(last) && !late;
         // A clock that has stepped has its node admitted anew.
@@ -284,7 +285,7 @@ impl Inner {
         let owed = self.pairs[pair].open.iter().find(|(message, open)| {
             let release = open.request.op == Op::Release;
             let owed = release && is_owed(open, now) && !excused(message);
-            owed && open.connection != wire as u64
+            owed && open.connection != wire as u64 && !self.has_twins(pair, &open.request)
         });
         if let Some((message, _)) = owed {
             let what = format!("L6 c{client} does not send the release m{message} again");

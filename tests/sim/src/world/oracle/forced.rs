@@ -1,0 +1,76 @@
+//! FR1: once a lock was taken away from whoever had it, no quorum holds a lease that one held
+//! before; its holder is told of that in time (HL1). Until it is, two may work, as docs say: so
+//! a lease that somebody has asked to be taken away is no more judged by S1, S4 and K1.
+
+use quorlock::sim::{Leaving, Request};
+
+use super::{Inner, name_of, shared};
+use crate::world::World;
+
+/// Leases on a lock, by their tokens.
+#[derive(Debug)]
+pub struct Before(Vec<u64>);
+
+impl World {
+    /// The leases on a lock that a quorum holds now.
+    pub fn held_by_a_quorum(&self, lock: &[u8]) -> Before {
+        let inner = self.inner();
+        let mut names = inner.tokens_on(lock);
+        names.sort_unstable();
+        let quorum = inner.quorum();
+        let mut held: Vec<u64> = Vec::new();
+        for some in names.chunk_by(|one, other| one == other) {
+            // One that is asked for yet may still be had.
+            let life = inner.oracle.tokens.get(&some[0]);
+            if some.len() >= quorum && life.is_some_and(|life| life.watch.is_some()) {
+                held.push(some[0]);
+            }
+        }
+        Before(held)
+    }
+
+    /// FR1: a client was told that it has taken the lock away.
+    pub fn check_forced(&self, client: usize, lock: &[u8], before: &Before) {
+        let mut inner = self.inner();
+        // Where old data has come back, or a ban has ended early by a clock, so have votes.
+        let back = inner.nodes.iter().any(|node| node.excused || node.forgot);
+        if back || inner.oracle.steps_seen {
+            return;
+        }
+        let names = inner.tokens_on(lock);
+        let on = |held: &u64| names.iter().filter(|name| *name == held).count();
+        if before.0.iter().any(|held| on(held) >= inner.quorum()) {
+            let what = format!("FR1 c{client} is told that a lock was taken away that stands");
+            inner.violated(what);
+        }
+    }
+}
+
+impl Inner {
+    /// Of each node the tokens that have a vote for a lock.
+    fn tokens_on(&self, lock: &[u8]) -> Vec<u64> {
+        let votes = self.nodes.iter().flat_map(|node| {
+            let local = node.clock.local(self.time);
+            shared::votes_on(&node.state, lock, local)
+        });
+        votes.map(|(value, _)| name_of(&value.0)).collect()
+    }
+
+    /// A client sends a release: it may be of another's lease.
+    pub(super) fn is_forced_out(&mut self, request: &Request) {
+        let Leaving::Forced(_) = request.leaving else {
+            return;
+        };
+        let name = name_of(&request.value.0);
+        self.oracle.kept.retain(|kept| !kept.is_of(name));
+        if let Some(life) = self.oracle.tokens.get_mut(&name) {
+            life.forced = true;
+        }
+    }
+
+    /// Whether somebody has asked for it to be taken away.
+    pub(super) fn is_forced(&self, name: &u64) -> bool {
+        let life = self.oracle.tokens.get(name);
+        life.is_some_and(|life| life.forced)
+    }
+}

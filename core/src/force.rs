@@ -92,7 +92,8 @@ pub(crate) async fn force_release(
         };
         let out = values.into_iter().map(banned).collect();
         for done in force_out(set, keys, out, node_timeout).await {
-            if done.iter().flatten().count() < quorum(done.len()) {
+            let few = done.iter().flatten().count() < quorum(done.len());
+            if mutant!("forces-a-minority", few, false) {
                 return Err(half_done(&done, &found, name));
             }
             freed += done.iter().flatten().filter(|held| **held).count();

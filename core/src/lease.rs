@@ -523,7 +523,7 @@ impl Lease {
 pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
     let hold = &share.held.hold;
     match client.owners.leave(share) {
-        Left::Before => false,
+        Left::Before => mutant!("released-twice-is-told-twice", false, true),
         Left::Others => hold.is_held(),
         Left::Last(watched) => match client.lines.pass(hold, watched) {
             Passed::On => true,

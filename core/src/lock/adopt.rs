@@ -90,7 +90,7 @@ impl Lock {
         let hold = adopt::adopt(&client.set, &terms, &self.name, deadline).await?;
         let watched = client.watchdog.watch(hold.clone());
         // Whoever closes the client releases what is watched over then.
-        if let Err(closed) = client.check() {
+        if let Err(closed) = mutant!("adopted-by-the-closed", client.check(), Ok(())) {
             hold.release();
             return Err(closed);
         }

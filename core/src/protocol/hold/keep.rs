@@ -165,7 +165,9 @@ impl Hold {
         let mut state = self.state();
         if state.phase == Phase::Held {
             self.lose(&mut state, reason);
-            self.publish(state);
+            if mutant!("close-tells-nobody", true, false) {
+                self.publish(state);
+            }
         }
     }
 

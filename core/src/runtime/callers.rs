@@ -70,10 +70,12 @@ impl Callers {
 
 impl Shared {
     /// Starts a thread if callbacks wait and none is ready for them. Where that fails they
-    /// wait for a thread that is busy, or for the next callback.
+    /// wait for a thread that is busy, or for the next callback. Once it is stopped those that
+    /// are left see to all; nobody waits for the one that is started where none is left.
     fn have_one_ready(self: &Arc<Self>, state: &mut State) {
         let most = mutant!("callbacks-one-by-one", MOST, 1);
-        if state.callbacks.is_empty() || state.ready > 0 || state.threads >= most || state.stopped {
+        let stopped = state.stopped && state.threads > 0;
+        if state.callbacks.is_empty() || state.ready > 0 || state.threads >= most || stopped {
             return;
         }
         let shared = self.clone();
@@ -206,5 +208,16 @@ mod tests {
         ended.sort_unstable();
         assert_eq!(ended, [1, 2]);
         callers.stop();
+    }
+
+    #[test]
+    fn what_comes_behind_the_end_is_called_too() {
+        let callers = Callers::default();
+        let (told, hears) = channel();
+        callers.stop();
+        for number in [1, 2] {
+            tells(&callers, number, &told);
+            assert_eq!(hear(&hears), number);
+        }
     }
 }

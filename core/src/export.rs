@@ -287,6 +287,43 @@ mod tests {
     }
 
     #[test]
+    fn its_terms_are_its_own_and_not_those_of_the_client_that_goes_on() {
+        let nodes = testing::nodes(3);
+        let second = Duration::from_secs(1);
+        let client = || Client::builder().nodes(&nodes).ttl(9 * second);
+        let one = Client::new(&nodes).unwrap();
+        for on in [true, false] {
+            // Of its own locks each has all of this otherwise.
+            let other = client().renew(!on).fencing(!on).keep(20 * second).fair(on);
+            let other = other.max_hold(60 * second).build().unwrap();
+            let java = client().layout(crate::Layout::Redisson).build().unwrap();
+            let lock = one.lock("k").ttl(5 * second).max_hold(None);
+            let first = blocking::wait(lock.renew(on).fencing(on).acquire()).unwrap();
+            let mut text = blocking::wait(first.export()).unwrap();
+            for next in [&other, &java, &one] {
+                let before = Exported::parse(&text).expect("it is whole");
+                let lease = blocking::wait(next.adopt(&text)).unwrap();
+                assert_eq!(lease.fence().is_some(), on);
+                text = blocking::wait(lease.export()).unwrap();
+                let after = Exported::parse(&text).expect("it is whole");
+                assert!(!on || after.fence > before.fence);
+                let (value, fence) = (before.value.clone(), before.fence);
+                let terms = Exported {
+                    value,
+                    fence,
+                    ..after
+                };
+                assert!(terms == before, "{on}");
+            }
+            let last = blocking::wait(other.adopt(&text)).unwrap();
+            assert!(blocking::wait(last.release()).unwrap());
+            // It is not kept.
+            let free = one.lock("k").wait(Duration::ZERO);
+            assert!(blocking::wait(free.acquire()).is_ok());
+        }
+    }
+
+    #[test]
     fn a_lease_of_which_no_time_is_left_is_lost() {
         let client = Client::new(["memory://exported-late"]).unwrap();
         let lease = Exported {

@@ -1,3 +1,6 @@
+use std::pin::pin;
+use std::sync::mpsc::channel;
+use std::task::{Context, Waker};
 use std::thread;
 
 use super::*;
@@ -136,13 +139,105 @@ fn a_job_is_not_kept_into_its_next_run() {
 #[test]
 fn what_is_acquired_by_hand_outlives_its_thread() {
     let client = Client::new(["memory://by-hand"]).unwrap();
-    let lock = client.lock("outlives").ttl(Duration::from_millis(600));
-    let acquired = || blocking::wait(lock.clone().of_this_thread().acquire()).unwrap();
-    let lease = thread::scope(|scope| scope.spawn(acquired).join()).unwrap();
-    // A second one may have been under way when the thread ended.
-    let begun = client.stats().renewals + 2;
-    while client.stats().renewals < begun && lease.is_held() {
-        thread::yield_now();
+    assert!(is_renewed(&client, |ttl| {
+        let lock = client.lock("outlives").ttl(ttl);
+        let acquired = || blocking::wait(lock.clone().of_this_thread().acquire()).unwrap();
+        thread::scope(|scope| scope.spawn(acquired).join()).unwrap()
+    }));
+}
+
+/// Whether a lease of this client that is won with this ttl is renewed. A machine that stands still
+/// loses a short one, and then it has to be a long one.
+fn is_renewed(client: &Client, won: impl Fn(Duration) -> Lease) -> bool {
+    let mut ttls = [600, 9_000].into_iter().map(Duration::from_millis);
+    ttls.any(|ttl| {
+        let lease = won(ttl);
+        // One may have been under way.
+        let begun = client.stats().renewals + 2;
+        while client.stats().renewals < begun && lease.is_held() {
+            thread::yield_now();
+        }
+        lease.is_held()
+    })
+}
+
+#[test]
+fn what_is_passed_on_outlives_the_thread_that_had_it() {
+    let client = Client::new(["memory://passed-on-to-a-thread"]).unwrap();
+    assert!(is_renewed(&client, |ttl| {
+        let lock = || client.lock("a").ttl(ttl).fencing(false).wait(None);
+        let lock = || lock().owned_by_threads(true).of_this_thread();
+        let (told, hears) = channel();
+        let (go_on, waits) = channel();
+        thread::scope(|scope| {
+            let had = scope.spawn(move || {
+                let lease = blocking::wait(lock().acquire()).unwrap();
+                told.send(()).unwrap();
+                waits.recv().unwrap();
+                assert!(blocking::wait(lease.release()).unwrap());
+                lease.token().to_string()
+            });
+            hears.recv().unwrap();
+            let waits = lock();
+            let mut next = pin!(waits.acquire());
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(next.as_mut().poll(&mut cx).is_pending());
+            go_on.send(()).unwrap();
+            let token = had.join().unwrap();
+            let lease = blocking::wait(next).unwrap();
+            assert_eq!(lease.token(), token);
+            lease
+        })
+    }));
+}
+
+/// Whether the lease of one goes to the other, which waits for the lock in the same client.
+fn is_passed_on(one: &Lock, other: &Lock) -> bool {
+    let first = blocking::wait(one.acquire()).unwrap();
+    let mut next = pin!(other.acquire());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(next.as_mut().poll(&mut cx).is_pending());
+    assert!(blocking::wait(first.release()).unwrap());
+    let second = blocking::wait(next).unwrap();
+    let passed = second.token() == first.token();
+    assert!(second.is_held() && blocking::wait(second.release()).unwrap());
+    passed
+}
+
+#[test]
+fn a_lease_is_passed_on_where_it_serves_and_nowhere_else() {
+    let client = Client::new(["memory://passed-on-terms"]).unwrap();
+    let second = Duration::from_secs(1);
+    let lock = || client.lock("a").ttl(9 * second).fencing(false).wait(None);
+    assert!(is_passed_on(&lock(), &lock().label("another")));
+    for other in [
+        lock().ttl(8 * second),
+        lock().max_hold(60 * second),
+        lock().renew(false),
+        lock().fair(true),
+        lock().keep(Duration::from_millis(1)),
+        lock().fencing(true),
+        lock().shared(true),
+    ] {
+        assert!(!is_passed_on(&lock(), &other), "{other:?}");
+        assert!(!is_passed_on(&other, &lock()), "{other:?}");
     }
-    assert!(lease.is_held(), "{:?}", lease.loss());
+    // The nodes know who has it, and that one may be in another process, too.
+    let java = || lock().layout(Layout::Redisson);
+    let owned = || java().owner(Owner::named("java:1"));
+    assert!(is_passed_on(&java(), &java()));
+    assert!(!is_passed_on(&java(), &owned()) && !is_passed_on(&owned(), &java()));
+    // Slots are passed on as locks are, and to nobody who counts them otherwise.
+    let slots = |most| client.semaphore("s", most).fencing(false).wait(None);
+    assert!(is_passed_on(&slots(1), &slots(1)));
+}
+
+#[test]
+fn what_goes_on_here_is_renewed() {
+    let client = Client::new(["memory://goes-on-renewed"]).unwrap();
+    assert!(is_renewed(&client, |ttl| {
+        let lease = blocking::wait(client.lock("a").ttl(ttl).acquire()).unwrap();
+        let text = blocking::wait(lease.export()).unwrap();
+        blocking::wait(client.adopt(&text)).unwrap()
+    }));
 }

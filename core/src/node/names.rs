@@ -263,6 +263,38 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_with_half_a_hash_tag_is_named_as_redisson_does_it() {
+        for (name, behind) in [
+            ("a", "{a}"),
+            ("a{t}", "a{t}"),
+            ("{x", "{x"),
+            ("{}x", "{}x"),
+            ("x}", "{x}}"),
+        ] {
+            let name = name.as_bytes();
+            let counter = format!("redisson_lock_token:{behind}");
+            assert_eq!(redisson("lock:", name).counter(), counter.as_bytes());
+            let channel = format!("redisson_lock__channel:{behind}");
+            assert_eq!(redisson_channel(name), channel.as_bytes());
+        }
+    }
+
+    #[test]
+    fn half_a_hash_tag_is_none_and_has_keys_in_several_hash_slots() {
+        for (name, shares) in [
+            ("a", true),
+            ("a{t}", true),
+            ("{t}}", true),
+            ("{x", false),
+            ("x}", false),
+            ("{}x", false),
+            ("}x{", false),
+        ] {
+            assert_eq!(shares_hash_slot(name.as_bytes()), shares, "{name}");
+        }
+    }
+
+    #[test]
     fn bad_names_are_refused_with_the_reason() {
         for (name, reason) in [
             ("", "empty"),

@@ -103,6 +103,20 @@ mod tests {
 
     use super::*;
     use crate::node::FaultKind;
+    use crate::protocol::force::ban;
+
+    #[test]
+    fn a_ban_outlasts_a_vote_that_is_lengthened_meanwhile() {
+        let (value, none) = (Value(b"A"[..].into()), Duration::ZERO);
+        let second = Duration::from_secs(1);
+        // What stands for a second may be asked for anew before it is banned.
+        for nodes in ["AAA", "A--", "BBB", "???"] {
+            assert!(ban(&said(nodes), &value, 60 * second, second) > 61 * second);
+        }
+        // A foreign one may be longer than any of ours.
+        assert!(ban(&said("A--"), &value, second / 2, none) > second);
+        assert!(ban(&said("BBB"), &value, second / 2, none) < second);
+    }
 
     /// Of nodes that have A's or B's vote, keep the lock for A (`a`), have nothing (`-`), have
     /// nothing and are in quarantine (`q`), reserve it (`@`), or did not answer (`?`).

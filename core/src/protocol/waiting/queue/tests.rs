@@ -90,7 +90,7 @@ fn terms(mode: Mode) -> Terms {
         }),
         label: Default::default(),
         timing: Timing::of(
-            Duration::from_secs(10),
+            Duration::from_millis(1_500),
             0.01,
             0.1,
             Duration::from_millis(50),
@@ -214,7 +214,9 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
         let waiter = request.waiter;
         let reserve = |asked: &Asked| {
             let (request, ..) = asked;
-            matches!(request.op, Op::Reserve { .. }) && request.waiter == waiter
+            // No longer than its ttl, which is less than three polls.
+            let long = terms(Mode::Exclusive).timing.ttl;
+            request.op == Op::Reserve { long } && request.waiter == waiter
         };
         let done = asked
             .iter()

@@ -67,6 +67,24 @@ async fn a_vote_that_too_few_have_is_none() {
 }
 
 #[tokio::test]
+async fn a_fence_is_written_back_once_replicas_have_it() {
+    const CONFIRM: Op = Op::Confirm {
+        ttl: Duration::from_secs(1),
+        fence: 7,
+        block: 1,
+    };
+    let mut link = link(1);
+    link.asks(CONFIRM);
+    link.answered(&[ONE]);
+    assert!(lock(&link.heard.1).is_empty());
+    link.answered(&[ONE]);
+    assert_eq!(*lock(&link.heard.1), [Reply::Confirmed]);
+    link.asks(CONFIRM);
+    link.answered(&[ONE, ":0\r\n"]);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady]);
+}
+
+#[tokio::test]
 async fn votes_of_plain_commands_wait_behind_their_trailer() {
     let mut link = link(1);
     link.asks_all(&[ACQUIRE], true);

@@ -383,6 +383,21 @@ print('term')";
 }
 
 #[test]
+fn a_command_that_stands_still_goes_on_where_it_is_told_to_end() {
+    let stage = Stage::new(1);
+    let script = "trap 'echo term; exit 7' TERM; echo ready; kill -STOP $$; exec tail -f /dev/null";
+    let words = [
+        "run", "--ttl", "3s", "--grace", "20s", "a", "--", "sh", "-c", script,
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until_error("the command is stopped");
+    let forced = blocking::wait(client(&stage).force_release("a", None));
+    assert_eq!(forced.expect("nodes answer").freed(), 1);
+    let (status, rest) = run.end();
+    assert_eq!((status.code(), &*rest), (Some(76), "ready\nterm\n"));
+}
+
+#[test]
 fn a_group_that_ignores_everything_ends_with_its_killed_program() {
     let stage = Stage::new(1);
     let file = Flock::new("killed");

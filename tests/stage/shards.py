@@ -376,7 +376,7 @@ class Clustered:
                 server.call("CLUSTER", "SETSLOT", slot, "NODE", id)
 
     def reshard(self, key, count, place):
-        """The lowest hash slots, so many, of the server that has a key go to that place, as `redis-cli --cluster reshard` has it."""
+        """So many hash slots of the server that has a key, the lowest first, go to that place one by one, as by `redis-cli`."""
         source, to = self.serving(hash_slot(key)), self.part(place)
         others = [server for server in self.servers if server not in (source, to) and server.role() == "master"]
         login = ["AUTH", self.servers[0]._secrets["default"]] if self.servers[0]._secrets else []

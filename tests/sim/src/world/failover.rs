@@ -480,9 +480,13 @@ impl Inner {
         request: &Request,
         reply: Reply,
     ) -> Reply {
-        let asked_before = self.pairs[pair].news.former.is_some();
         self.look_at_former(pair);
-        let News { here, former, .. } = &self.pairs[pair].news;
+        let News {
+            here,
+            former,
+            succeeded,
+            ..
+        } = &self.pairs[pair].news;
         let server = self.connections[connection as usize].server;
         let is_here = here.is_some_and(|(_, here)| here == server);
         let lengthens = match reply {
@@ -492,7 +496,7 @@ impl Inner {
         };
         let early = matches!(reply, Reply::Quarantined { .. })
             && matches!(request.op, Op::Extend { .. })
-            && asked_before;
+            && (former.is_some() || !succeeded.is_empty());
         match is_here && (early || former.is_some() && lengthens) {
             true => not_ready("the server before may give votes yet"),
             false => reply,

@@ -216,7 +216,7 @@ impl Failover {
         server: u64,
         now: Instant,
     ) -> Reply {
-        if self.former.is_empty() {
+        if self.former.is_empty() && self.succeeded.is_empty() {
             return reply;
         }
         self.end_former(|former| former.until <= now);
@@ -226,8 +226,9 @@ impl Failover {
             Reply::Released { .. } | Reply::Kept => request.leaving.keeps(),
             _ => false,
         };
-        // It lengthens this as soon as the one before is over, which may have been meanwhile: so it
-        // is asked again soon, and not when it would be due.
+        // It lengthens this once the one before is over, which may have been after this was asked,
+        // as may be so of many that are asked at once: so it is asked again soon, and not when it
+        // would be due.
         let early = matches!(reply, Reply::Quarantined { .. })
             && matches!(request.op, Op::Extend { .. })
             && mutant!("promoted-is-asked-late", true, false);

@@ -147,11 +147,14 @@ async fn what_it_cannot_take_back_yet_is_no_matter_of_its_quarantine() {
     asks(&mut link);
     assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady]);
     assert_eq!(*lock(&link.heard.1), []);
-    // The same of the last one that is asked before the one before is over; then it is.
+    // The same of all that were asked before the one before was over.
     let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
     link.clock.0.fetch_add(grace, Ordering::Relaxed);
     asks(&mut link);
-    assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady; 2]);
+    asks(&mut link);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady; 3]);
+    // Where no server was promoted it is.
+    let mut link = self::link(World::of([]), true);
     asks(&mut link);
     let left = Duration::from_secs(9);
     assert_eq!(*lock(&link.heard.1), [Reply::Quarantined { left }]);

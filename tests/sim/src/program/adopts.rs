@@ -18,8 +18,10 @@ struct Adopter {
     text: Arc<str>,
     at: Duration,
     cut: Option<u64>,
-    /// Nobody else does, and its exporter's lease has no cap.
+    /// There is no other adopter.
     alone: bool,
+    /// Its exporter's lease has a cap.
+    capped: bool,
     random: Random,
 }
 
@@ -82,7 +84,8 @@ impl Client {
                 text: text.clone(),
                 at: Duration::from_nanos(at),
                 cut: random.chance(15).then(|| random.below(8)),
-                alone: adopters == 1 && !capped,
+                alone: adopters == 1,
+                capped,
                 random: Random::new(random.bits()),
             };
             if place.is_done(stage) {
@@ -98,6 +101,7 @@ impl Client {
             at,
             cut,
             alone,
+            capped,
             random,
         } = adopter;
         let (plan, c) = (&stage.plan, self.number);
@@ -108,12 +112,15 @@ impl Client {
             None => return stage.says(|| "wants to go on with it no more".into()),
             Some(Err(error)) => {
                 stage.says(|| format!("is told: {error}"));
-                self.judge_error(&stage, &error);
+                // What is left of `max_hold` may be less than a way there and back.
+                if !capped || error.kind() != ErrorKind::QuorumUnavailable {
+                    self.judge_error(&stage, &error);
+                }
                 let most = plan.ttl.max(2 * plan.node_timeout) + plan.node_timeout;
                 self.in_time(&stage, begun, most, "an adoption");
                 let forced = stage.counts.forces.load(Ordering::Relaxed) > 0;
                 let soon = at < plan.habit(c).ttl / 3 && !self.door.is_closed();
-                if alone && soon && plan.is_healthy() && !forced {
+                if alone && !capped && soon && plan.is_healthy() && !forced {
                     let what = format!("AD3 c{c} cannot go on with an exported lease: {error}");
                     stage.world.violated(what);
                 }

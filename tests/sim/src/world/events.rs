@@ -225,6 +225,8 @@ impl Inner {
             | Event::Overdue { pair, message, .. }
             | Event::Owed { pair, message, .. }
             | Event::GivenUp { pair, message } => !self.pairs[*pair].open.contains_key(message),
+            // A stream without room rings for each look that its task has taken at it.
+            Event::Wake(_) => true,
             _ => false,
         }
     }

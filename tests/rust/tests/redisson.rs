@@ -1,6 +1,7 @@
 //! Locks in Redisson's layout, on real servers. Java's side is played by what its `RLock` and
 //! `RFencedLock` tell a server; the real one takes part in tests/interop/redisson.
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, Layout, Lease, Lock, Owner, blocking};
@@ -100,6 +101,38 @@ fn each_keeps_the_other_out_and_fences_are_of_one_order() -> Result<(), Error> {
         stage.tell("redis 1 PTTL redisson_lock_token:{a}").trim(),
         "-1"
     );
+    await_free(&stage);
+    Ok(())
+}
+
+#[test]
+fn fences_of_what_is_passed_on_are_before_the_next_of_java() -> Result<(), Error> {
+    let stage = Stage::new(1);
+    let one = Client::new(&stage.nodes)?;
+    let patient = lock(&one).wait(None);
+    let mut held = get(lock(&one))?;
+    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(patient.acquire())).collect();
+    for wait in &mut waits {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+    }
+    let count = |command| -> u64 {
+        let counted = stage.tell(&format!("redis 1 {command} redisson_lock_token:{{a}}"));
+        counted.trim().parse().expect("a number")
+    };
+    let mut passed = 0;
+    for wait in waits {
+        assert!(release(&held));
+        let next = blocking::wait(wait)?;
+        let fence = next.fence().expect("it has one");
+        assert!(Some(fence) > held.fence() && fence <= count("GET"));
+        passed += u32::from(next.token() == held.token());
+        held = next;
+    }
+    assert_eq!(passed, 2, "the first of them asks the node");
+    let last = held.fence();
+    assert!(release(&held));
+    assert!(Some(count("INCR")) > last);
     await_free(&stage);
     Ok(())
 }

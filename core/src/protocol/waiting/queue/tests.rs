@@ -1,6 +1,7 @@
 //! What comes in an order that one connection alone does not bring about: a call
 //! over the new one may overtake a refusal over the old.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock};
@@ -354,6 +355,48 @@ fn who_calls_is_there() {
         set.silent(0, &key, pause);
         assert!(set.is_out(0, &key));
     }));
+}
+
+#[test]
+fn a_slot_beyond_those_that_the_waiter_counts_is_not_asked_for() {
+    for (slot, asks) in [(0, 3), (1, 3), (2, 1), (u32::MAX, 1)] {
+        let mut asking = Asking::of(Mode::AnySlot(2), 3);
+        asking.turn();
+        let mut asked = asking.asked();
+        let home = asked.iter().position(Option::is_some);
+        let home = home.expect("the home is asked");
+        let (request, ticket, sink) = asked[home].take().expect("it is");
+        let number = request.waiter.expect("one that may be queued").number;
+        sink.on_reply(ticket, refused(0, false), None);
+        asking.turn();
+        let subscriber = asking.nodes[home].subscriber.get().expect("subscribed to");
+        let slot = Some(slot);
+        subscriber.on_message(home, Hint { number, slot });
+        asking.turn();
+        let modes = asking.asked().into_iter().flatten();
+        let modes: Vec<_> = modes.map(|(request, ..)| request.keys.mode).collect();
+        // It asks its home again which one is free.
+        let mode = match asks {
+            1 => Mode::AnySlot(2),
+            _ => Mode::Slot(slot.unwrap()),
+        };
+        assert_eq!(modes, vec![mode; asks]);
+    }
+}
+
+#[test]
+fn any_slot_may_be_looked_at_first_and_none_that_there_is_not() {
+    let first = |slots| {
+        let mut asking = Asking::of(Mode::AnySlot(slots), 1);
+        asking.turn();
+        let (request, ..) = asking.asked().remove(0).expect("it is asked");
+        match request.op {
+            Op::Acquire { candidate, .. } => candidate,
+            other => panic!("{other:?}"),
+        }
+    };
+    let firsts: BTreeSet<u64> = (0..200).map(|_| first(3)).collect();
+    assert!(firsts.into_iter().eq(0..3));
 }
 
 #[test]

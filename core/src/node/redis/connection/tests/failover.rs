@@ -2,6 +2,7 @@
 //! are worth.
 
 use std::collections::HashMap;
+use std::pin::pin;
 
 use super::*;
 use crate::node::Repair;
@@ -300,6 +301,16 @@ async fn the_first_sentinel_that_answers_says_where_the_master_is() {
         ),
         (
             Refused,
+            Say(vec!["-WRONGPASS x\r\n"]),
+            Err("sentinel_password"),
+        ),
+        (
+            Refused,
+            Say(vec!["-NOPERM x\r\n"]),
+            Err("sentinel_password"),
+        ),
+        (
+            Refused,
             Say(vec!["-ERR unknown command\r\n"]),
             Err("does not serve as one"),
         ),
@@ -323,4 +334,24 @@ async fn the_first_sentinel_that_answers_says_where_the_master_is() {
     lock(&world.0).0.insert("s1".into(), Say(vec![IS_A]));
     let (found, _) = locate(&link.connection.target).await.unwrap();
     assert_eq!(found, at("b"));
+}
+
+#[tokio::test]
+async fn a_sentinel_that_does_not_answer_in_time_is_asked_last_the_next_time() {
+    let world = [("s1", Answers::Silence), ("s2", Say(vec![IS_B]))];
+    let link = link(World::of(world), true);
+    // The time of the connection is over before that of the sentinel.
+    for named in [None, Some(at("b"))] {
+        let mut locating = pin!(locate(&link.connection.target));
+        let mut found = None;
+        for _ in 0..20 {
+            let polled = poll_fn(|cx| Poll::Ready(locating.as_mut().poll(cx))).await;
+            if let Poll::Ready(located) = polled {
+                found = Some(located.unwrap().0);
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(found, named);
+    }
 }

@@ -4,6 +4,7 @@ use std::task::{Context, Waker};
 use std::thread;
 
 use super::*;
+use crate::export::Exported;
 use crate::{Client, Layout, blocking};
 
 fn kind(outcome: Result<Lease, Error>) -> Option<ErrorKind> {
@@ -90,6 +91,20 @@ fn a_lease_goes_on_in_its_namespace_alone() {
         let adopted = blocking::wait(client("a:").adopt(&text)).unwrap();
         assert!(blocking::wait(adopted.release()).unwrap());
     }
+}
+
+#[test]
+fn what_is_adopted_is_banned_for_as_long_as_any_vote_of_it_may_stand() {
+    let most = Duration::from_secs(90);
+    let client = Client::builder().nodes(["memory://adopts-and-bans"]);
+    let client = client.max_ttl(most).build().unwrap();
+    let lock = client.lock("a").ttl(most / 9);
+    let lease = blocking::wait(lock.acquire()).unwrap();
+    let exported = Exported::parse(&blocking::wait(lease.export()).unwrap()).unwrap();
+    let adopts = Lock::of_export(lock.client.clone(), &exported).unwrap();
+    let adopts = adopts.keys.unwrap().adopts.clone().unwrap();
+    // It may have been extended beyond its ttl.
+    assert!(adopts.value == exported.value && adopts.ban > most);
 }
 
 #[test]

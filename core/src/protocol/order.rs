@@ -26,7 +26,7 @@ struct Pairs {
 
 impl Order {
     /// Somebody holds a lock, and waits for another. Whether it is to be told that the
-    /// same was done the other way round.
+    /// same was done the other way round. An owner that may not enter again waits for its own.
     pub(crate) fn waits(&self, held: &Key, awaited: &Key) -> bool {
         let (pair, back) = (
             (held.clone(), awaited.clone()),
@@ -38,7 +38,7 @@ impl Order {
             pairs.seen.clear();
         }
         pairs.seen.insert(pair.clone());
-        against && pairs.told.len() < MOST && pairs.told.insert(pair.min(back))
+        against && held != awaited && pairs.told.len() < MOST && pairs.told.insert(pair.min(back))
     }
 }
 
@@ -60,6 +60,12 @@ mod tests {
         assert!(order.waits(&b, &a));
         assert!(!order.waits(&b, &a) && !order.waits(&a, &b));
         assert!(order.waits(&c, &b));
+    }
+
+    #[test]
+    fn who_waits_for_what_it_holds_itself_is_in_one_order() {
+        let (order, own) = (Order::default(), key("own"));
+        assert!(!order.waits(&own, &own) && !order.waits(&own, &own));
     }
 
     #[test]

@@ -370,15 +370,18 @@ fn a_slot_beyond_those_that_the_waiter_counts_is_not_asked_for() {
         sink.on_reply(ticket, refused(0, false), None);
         asking.turn();
         let subscriber = asking.nodes[home].subscriber.get().expect("subscribed to");
-        let slot = Some(slot);
-        subscriber.on_message(home, Hint { number, slot });
+        let hint = Hint {
+            number,
+            slot: Some(slot),
+        };
+        subscriber.on_message(home, hint);
         asking.turn();
         let modes = asking.asked().into_iter().flatten();
         let modes: Vec<_> = modes.map(|(request, ..)| request.keys.mode).collect();
         // It asks its home again which one is free.
         let mode = match asks {
             1 => Mode::AnySlot(2),
-            _ => Mode::Slot(slot.unwrap()),
+            _ => Mode::Slot(slot),
         };
         assert_eq!(modes, vec![mode; asks]);
     }

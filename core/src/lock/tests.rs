@@ -108,6 +108,28 @@ fn what_is_adopted_is_banned_for_as_long_as_any_vote_of_it_may_stand() {
 }
 
 #[test]
+fn what_was_won_before_a_wait_and_is_not_renewed_is_lengthened() {
+    let client = || Client::new(["memory://lengthened"]).unwrap();
+    let (ours, theirs) = (client(), client());
+    let ttl = Duration::from_secs(9);
+    let last = theirs.lock("b").ttl(ttl).renew(false);
+    let last = blocking::wait(last.acquire()).unwrap();
+    let both = ours.lock_all(["a", "b"]).ttl(ttl).renew(false).wait(None);
+    let mut waits = pin!(both.acquire());
+    let mut cx = Context::from_waker(Waker::noop());
+    // The other is won by then, and a second is over.
+    let most = Duration::from_millis(7_800);
+    while last.remaining() > most || ours.stats().acquired == 0 {
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        thread::yield_now();
+    }
+    assert!(blocking::wait(last.release()).unwrap());
+    let both = blocking::wait(waits).unwrap();
+    let left = |name: &str| both.get(name).unwrap().remaining();
+    assert!(left("a") + Duration::from_millis(900) > left("b"));
+}
+
+#[test]
 fn what_the_owner_has_lost_is_to_be_released_first() {
     let client = Client::new(["memory://lost-before"]).unwrap();
     for reentrant in [true, false] {

@@ -169,7 +169,14 @@ class Words:
         self.do_await(db, nodes, pattern, "0", *words)
 
     def do_await(self, db, nodes, pattern, milliseconds, *words):
-        poll(int(milliseconds), lambda: self._differing(db, nodes, pattern, words), pattern)
+        def look():
+            try:
+                return self._differing(db, nodes, pattern, words)
+            # A server that is made a replica resets its connections.
+            except ConnectionResetError as error:
+                return False, str(error)
+
+        poll(int(milliseconds), look, pattern)
 
     def do_await_free(self, db, key, milliseconds):
         self.do_expect_votes(db, key, "0", milliseconds)

@@ -191,6 +191,11 @@ impl Info {
         self.stranger
     }
 
+    /// Whether it drops keys when it is full.
+    pub(crate) fn evicts(&self) -> bool {
+        self.eviction.is_some()
+    }
+
     /// Whether it is a replica.
     pub(crate) fn is_replica(&self) -> bool {
         self.master.is_some()

@@ -65,6 +65,8 @@ pub(crate) struct Connected {
     pub(crate) succeeds: bool,
     /// How many replicas must have a vote before it counts.
     pub(crate) wait_replicas: u32,
+    /// It may drop keys.
+    pub(crate) accept_eviction: bool,
     /// How long one request may take.
     pub(crate) node_timeout: Duration,
     /// What the node's clock was.
@@ -144,6 +146,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         reign,
         succeeds,
         wait_replicas: gate.wait_replicas,
+        accept_eviction: gate.accept_eviction,
         drift: gate.drift,
         node_timeout: gate.node_timeout,
         time,

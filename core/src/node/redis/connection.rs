@@ -436,6 +436,10 @@ impl Connection {
         while let Some((item, outcome)) = self.done.pop_front() {
             self.take_outcome(item, outcome);
         }
+        if self.up.as_ref().is_some_and(Pipe::evicts) {
+            // It is refused there, or no more.
+            self.readmit();
+        }
     }
 
     fn take_outcome(&mut self, mut item: Box<Item>, outcome: Outcome) {

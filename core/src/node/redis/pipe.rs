@@ -22,10 +22,15 @@ use crate::clock::Instant;
 use crate::hash::{HashMap, fnv1a};
 use crate::lean::trim;
 use crate::mutants::mutant;
+use crate::node::admission::Info;
 use crate::node::native::{key_end_of, outcome};
 use crate::node::time::NodeTime;
 use crate::node::{FaultKind, Op, Reply, Request, names};
 use replicas::Replicas;
+
+/// How long a connection is used before its server is asked again whether it drops keys, behind
+/// what is written then.
+pub(crate) const LOOKED_AT: Duration = Duration::from_secs(5);
 
 /// This many counters are remembered whose life was told; beyond it all are forgotten.
 const REMEMBERED: usize = 1024;
@@ -56,6 +61,9 @@ pub(crate) struct Pipe {
     voted: VecDeque<(Option<Box<Item>>, Ballot)>,
     /// Where votes wait for replicas.
     replicas: Option<Replicas>,
+    /// When the server is asked again whether it drops keys; it was found to.
+    look_at: Instant,
+    evicts: bool,
     /// It has answered since somebody [looked](Pipe::expire), and when that was that
     /// it had.
     heard: bool,
@@ -79,6 +87,8 @@ enum Place {
     Trailer(Reading),
     /// The reply to the `WAIT` of a write.
     Wait,
+    /// What a server says of its memory.
+    Memory,
     /// A push, or the error that the channel of a lock may not be heard.
     Listen,
 }
@@ -104,6 +114,11 @@ impl Pipe {
             places: VecDeque::new(),
             voted: VecDeque::new(),
             replicas: Replicas::new(connected.wait_replicas, connected.node_timeout),
+            look_at: match connected.accept_eviction {
+                true => Instant::FAR,
+                false => at + LOOKED_AT,
+            },
+            evicts: false,
             heard: false,
             quiet_since: Instant::NEVER,
             replies: 0,
@@ -278,6 +293,20 @@ impl Pipe {
         {
             self.places.push_back(Place::Wait);
         }
+        // Last, so that nothing waits for it: it was looked at on connect, but a policy can be
+        // set at any time.
+        if mutant!("looked-at-once", now >= self.look_at, false) {
+            self.look_at = now + LOOKED_AT;
+            resp::write_array(&mut self.wire.out, 2);
+            resp::write_text(&mut self.wire.out, b"INFO");
+            resp::write_text(&mut self.wire.out, b"memory");
+            self.places.push_back(Place::Memory);
+        }
+    }
+
+    /// Whether the server has said that it may drop keys, since it was connected to.
+    pub(crate) fn evicts(&self) -> bool {
+        self.evicts
     }
 
     /// Takes a reply, the oldest request's; appends to `done` what it tells of whom.
@@ -377,6 +406,11 @@ impl Pipe {
                 }
                 trim(&mut self.voted);
             }
+            Place::Memory => match &reply {
+                // A user that may not ask was told so on connect.
+                Resp::ServerError(_) => self.look_at = Instant::FAR,
+                said => self.evicts = Info::parse(&replies::text(said)).evicts(),
+            },
             Place::Listen => {
                 // Whoever may not listen asks from time to time.
                 self.listens = false;
@@ -400,7 +434,7 @@ impl Pipe {
         let voted = self.voted.iter_mut().map(|(item, _)| item);
         let asked = self.places.iter_mut().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => Some(item),
-            Place::Trailer(_) | Place::Wait | Place::Listen => None,
+            Place::Trailer(_) | Place::Wait | Place::Memory | Place::Listen => None,
         });
         let parked = self.replicas.iter_mut().flat_map(Replicas::items_mut);
         parked.chain(voted).chain(asked)
@@ -411,7 +445,7 @@ impl Pipe {
         let voted = self.voted.iter().filter_map(|(item, _)| item.as_deref());
         let asked = self.places.iter().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_deref(),
-            Place::Trailer(_) | Place::Wait | Place::Listen => None,
+            Place::Trailer(_) | Place::Wait | Place::Memory | Place::Listen => None,
         });
         let parked = self.replicas.iter().flat_map(Replicas::items);
         parked.chain(voted).chain(asked)

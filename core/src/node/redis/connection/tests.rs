@@ -19,6 +19,7 @@ use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::native::Delete;
+use crate::node::redis::pipe::LOOKED_AT;
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
@@ -101,6 +102,7 @@ struct Link {
     ends: Vec<Far>,
     fence_ttl: Option<Duration>,
     wait_replicas: u32,
+    accept_eviction: bool,
     /// Where the next connection leads, and to which server.
     here: (Endpoint, u64),
     reign: Reign,
@@ -168,6 +170,7 @@ impl Link {
             ends: Vec::new(),
             fence_ttl: None,
             wait_replicas: 0,
+            accept_eviction: false,
             here,
             reign: Reign::default(),
         }
@@ -195,6 +198,7 @@ impl Link {
             reign: self.reign,
             succeeds: false,
             wait_replicas: self.wait_replicas,
+            accept_eviction: self.accept_eviction,
             node_timeout: PATIENCE,
             drift: 0.01,
             time: Told {
@@ -392,6 +396,47 @@ const TIME: &str = "*2\r\n$1\r\n0\r\n$1\r\n9\r\n";
 const OURS: &str = "*2\r\n$1\r\nr\r\n$-1\r\n";
 const QUARANTINED: &str = "*2\r\n$1\r\nr\r\n$1\r\n1\r\n";
 const ANOTHERS: &str = "*2\r\n$1\r\nx\r\n$-1\r\n";
+
+/// A policy that is set while a client is connected is seen behind what it asks, from time to time.
+#[tokio::test]
+async fn a_server_that_may_drop_keys_by_now_is_looked_at_anew() {
+    const KEEPS: &str = "$42\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n\r\n";
+    const DROPS: &str = "$43\r\nmaxmemory:9\r\nmaxmemory_policy:allkeys-lfu\r\n\r\n";
+    const DENIED: &str = "-NOPERM no permissions\r\n";
+    const ONE: &str = ":1\r\n";
+    let asks_later = |link: &mut Link, later: Duration| {
+        let nanos = later.as_nanos() as u64;
+        link.clock.0.fetch_add(nanos, Ordering::Relaxed);
+        link.asks(ACQUIRE);
+        link.written()[1]
+    };
+    let mut link = Link::connected();
+    let early = LOOKED_AT - Duration::from_secs(1);
+    assert_eq!(asks_later(&mut link, early), 1);
+    link.answered(&[ONE]);
+    assert_eq!(asks_later(&mut link, early), 2);
+    // What was asked does not wait for it.
+    link.answered(&[ONE]);
+    assert_eq!(lock(&link.heard.1).len(), 2);
+    link.answered(&[KEEPS]);
+    assert_eq!(asks_later(&mut link, early), 1);
+    link.answered(&[ONE]);
+    assert_eq!(asks_later(&mut link, early), 2);
+    link.answered(&[ONE, DROPS]);
+    assert!(link.connection.up.is_none());
+    link.asks(ACQUIRE);
+    assert!(link.connection.connecting.is_some());
+    // It may not be asked, or it does not matter.
+    link.connects();
+    link.answered(&[ONE]);
+    assert_eq!(asks_later(&mut link, LOOKED_AT), 2);
+    link.answered(&[ONE, DENIED]);
+    assert_eq!(asks_later(&mut link, LOOKED_AT), 1);
+    link.answered(&[ONE]);
+    link.accept_eviction = true;
+    link.connects();
+    assert_eq!(asks_later(&mut link, LOOKED_AT), 1);
+}
 
 #[tokio::test]
 async fn votes_of_one_write_are_told_behind_one_trailer() {

@@ -14,7 +14,7 @@ use crate::event::event;
 use crate::export::Exported;
 use crate::mutants::mutant;
 use crate::node::Mode;
-use crate::node::names::Naming;
+use crate::node::names::{Naming, is_same};
 use crate::protocol::hold::{Extended, Hold, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
@@ -60,6 +60,16 @@ impl Lease {
     /// The lock's name, as given.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// That, and how it becomes the lock's key.
+    pub(crate) fn naming(&self) -> (Naming, Arc<[u8]>) {
+        (self.naming, self.name.clone())
+    }
+
+    /// Whether its lock has that name, too.
+    pub(crate) fn is_of(&self, name: &[u8]) -> bool {
+        is_same(self.naming, &self.name, name)
     }
 
     /// The key that the lock has on the nodes.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::lease::{Lease, Lost};
 use crate::mutants::mutant;
+use crate::node::names::{Naming, is_same};
 use crate::protocol::loss::LossReason;
 
 /// Holds on several locks that were acquired together: what
@@ -22,6 +23,19 @@ use crate::protocol::loss::LossReason;
 #[must_use = "leases that are dropped release their locks at once: bind them to a name, not to `_`"]
 pub struct Leases(Vec<Arc<Lease>>);
 
+/// See [`Leases::places`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Places(Vec<(Naming, Arc<[u8]>)>);
+
+impl Places {
+    /// The place of the lease on the lock of that name.
+    pub fn of(&self, name: &[u8]) -> Option<usize> {
+        let mut each = self.0.iter();
+        each.position(|(naming, ours)| is_same(*naming, ours, name))
+    }
+}
+
 impl Leases {
     pub(crate) fn new(leases: Vec<Arc<Lease>>) -> Leases {
         Leases(leases)
@@ -32,9 +46,16 @@ impl Leases {
         self.0.iter().map(|lease| &**lease)
     }
 
-    /// The lease on the lock of that name, as it was given.
+    /// The lease on the lock of that name, whether it is written with its hash tag or without:
+    /// `x` and `{x}` are one lock.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Lease> {
-        self.iter().find(|lease| lease.name() == name.as_ref())
+        self.iter().find(|lease| lease.is_of(name.as_ref()))
+    }
+
+    /// For bindings: which of them is that of which name, also when they are over.
+    #[doc(hidden)]
+    pub fn places(&self) -> Places {
+        Places(self.iter().map(Lease::naming).collect())
     }
 
     /// For bindings, and the simulator: each of them, to be kept by itself as well.

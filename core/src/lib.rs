@@ -118,6 +118,8 @@ pub use event::LogEvent;
 pub use force::Forced;
 pub use inspect::{Holder, Inspection, NodeView, Verdict};
 pub use lease::{Lease, Lost};
+#[doc(hidden)]
+pub use leases::Places;
 pub use leases::{Leases, LostOne};
 pub use lock::Lock;
 pub use locks::Locks;

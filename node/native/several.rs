@@ -7,7 +7,7 @@ use napi::Either;
 use napi::bindgen_prelude::ClassInstance;
 use napi_derive::napi;
 use quorlock::binding::lock;
-use quorlock::{Error, ErrorKind, Leases as Core, Locks};
+use quorlock::{Error, ErrorKind, Leases as Core, Locks, Places};
 
 use crate::client::Client;
 use crate::failure::{Failure, checked, entry};
@@ -21,6 +21,7 @@ use crate::queue::{Value, Won};
 pub struct Leases {
     /// Nothing after their [end](Leases::end).
     core: Mutex<Option<Arc<Core>>>,
+    places: Places,
 }
 
 /// The first of them that is lost.
@@ -35,6 +36,7 @@ pub struct LossOfOne {
 impl Leases {
     pub(crate) fn new(core: Core) -> Leases {
         Leases {
+            places: core.places(),
             core: Mutex::new(Some(Arc::new(core))),
         }
     }
@@ -61,6 +63,12 @@ impl Leases {
     #[napi(catch_unwind)]
     pub fn is_held(&self) -> Either<bool, Failure> {
         entry(|| Ok(self.core()?.is_held()))
+    }
+
+    /// Which of them is the lease on the lock of that name, also after their end.
+    #[napi(catch_unwind)]
+    pub fn place_of(&self, name: Name) -> Either<Option<u32>, Failure> {
+        entry(|| Ok(self.places.of(&octets(&name)).map(|place| place as u32)))
     }
 
     /// The least validity that any of them has left, in milliseconds.

@@ -53,6 +53,7 @@ export interface NativeLoss {
 
 /** Leases that were won together. Each has a number too, for what is asked of it alone. */
 export interface NativeLeases {
+  placeOf(name: NativeName): number | null | Failure;
   isHeld(): boolean | Failure;
   remaining(): number | Failure;
   loss(): NativeLoss | null | Failure;

@@ -6,7 +6,7 @@ import type { NativeLeases, NativeLoss } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
 import { endIfReleased, giveBack, type Lease, type LossReason } from "./lease.js";
-import { bytesOf, nameOf, type Name } from "./options.js";
+import { nameOf, type Name } from "./options.js";
 import { begin, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
@@ -58,10 +58,11 @@ export class Leases implements Iterable<Lease> {
     return self(this).#parts.values();
   }
 
-  /** The lease on the lock of that name; `undefined` if that is none of them. */
+  /** The lease on the lock of that name, of which `x` and `{x}` are one; `undefined` if that is none of them. */
   get(name: Name): Lease | undefined {
-    const wanted = bytesOf(nameOf("name", name));
-    return self(this).#parts.find((part) => Buffer.compare(bytesOf(part.name), wanted) === 0);
+    const it = self(this);
+    const place = checked(it.#core.placeOf(nameOf("name", name)), it.get);
+    return place === null ? undefined : it.#parts[place];
   }
 
   /** The fencing token of each lease, by the name of its lock: see `Lease.fence`. */

@@ -114,6 +114,11 @@ impl Leases {
         parts.map(|lease| Lease::shared(lease.clone())).collect()
     }
 
+    /// Which of them is the lease on the lock of that name.
+    fn place_of(&self, name: &[u8]) -> Option<usize> {
+        self.core.places().of(name)
+    }
+
     /// Why the first of them was lost.
     #[getter]
     fn reason(&self) -> Option<&'static str> {

@@ -58,6 +58,7 @@ test("several locks are held for a body, each with its fence", async () => {
     assert.ok(Number.isSafeInteger(leases.fences.get("b")));
     assert.equal(leases.get("d"), undefined);
     assert.equal(leases.get(Buffer.from("b")), leases.get("b"));
+    assert.equal(leases.get("{b}"), leases.get("b"));
     assert.ok(leases.isHeld() && leases.remaining() > 5000);
     await leases.extend(20_000);
     await leases.ensure(5000);

@@ -35,9 +35,23 @@ class Several(Case):
                 self.assertIsNone(self.other.lock(name).try_acquire())
             with self.assertRaises(KeyError):
                 leases["another"]
+            self.assertIs(leases[f"{{{b}}}"], leases[b])
             self.assertIsNone(leases.lost.reason)
         self.assertFalse(leases.is_held())
         self.assertFalse(leases.release())
+        self.assert_nothing_left()
+
+    def test_a_name_with_its_hash_tag_and_without(self):
+        a, b, _ = self.names
+        tagged = f"{{{a}}}"
+        with redlock([a, tagged, b], client=self.client) as leases:
+            self.assertEqual(len(leases), 2)
+            self.assertEqual(leases[a].fence, leases[tagged].fence)
+            raw = redlock([a, tagged], client=self.client, raw=True, wait=0)
+            with raw as apart:
+                self.assertNotEqual(apart[a].name, apart[tagged].name)
+                with self.assertRaises(KeyError):
+                    apart[b]
         self.assert_nothing_left()
 
     def test_none_where_one_is_held(self):

@@ -80,6 +80,12 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     Ok(key)
 }
 
+/// Whether both are names of one lock.
+pub(crate) fn is_same(naming: Naming, ours: &[u8], other: &[u8]) -> bool {
+    let key = |name| lock_key("", name, naming).ok();
+    ours == other || mutant!("names-by-their-text", key(ours) == key(other), false)
+}
+
 /// Whether a lock of this namespace that is not raw may have this key, or what goes with one, or
 /// with the node.
 fn is_inside(namespace: &str, key: &[u8]) -> bool {
@@ -198,6 +204,9 @@ mod tests {
         assert_eq!(key("orders:42").unwrap(), "lock:{orders:42}");
         assert_eq!(key("buy_{7}").unwrap(), "lock:buy_{7}");
         assert_eq!(key("{x}").unwrap(), key("x").unwrap());
+        let same = |naming| is_same(naming, b"{x}", b"x");
+        assert!(same(Naming::Tagged) && !same(Naming::Raw));
+        assert!(!is_same(Naming::Tagged, b"x", b"y") && !is_same(Naming::Tagged, b"x", b"}"));
         assert_eq!(key("#x").unwrap(), "lock:{#x}");
         assert_eq!(lock_key("lock:", b"{", Naming::Raw).unwrap(), b"{".to_vec());
     }

@@ -83,12 +83,11 @@ class LeasesBase(NotPickled, Generic[L]):
         return True
 
     def __getitem__(self, name: Name) -> L:
-        """The lease on the lock of that name. Raises `KeyError`."""
-        wanted = octets("name", name)
-        for part, lease in zip(self._core.parts(), self._leases, strict=True):
-            if part.name == wanted:
-                return lease
-        raise KeyError(name)
+        """The lease on the lock of that name: `x` and `{x}` are one. Raises `KeyError`."""
+        place = self._core.place_of(octets("name", name))
+        if place is None:
+            raise KeyError(name)
+        return self._leases[place]
 
     def _raise_if_lost(self, error: BaseException | None) -> None:
         """As of a lease."""

@@ -32,6 +32,7 @@ fn all_of_them_are_won_in_one_round() -> Result<(), Error> {
     assert!(fences.iter().all(Option::is_some));
     assert_eq!(leases.get("b").unwrap().fence(), fences[1]);
     assert!(leases.get("d").is_none());
+    assert_eq!(leases.get("{b}").unwrap().fence(), fences[1]);
     blocking::wait(leases.extend(Duration::from_secs(20)))?;
     assert!(leases.remaining() > Duration::from_secs(15));
     blocking::wait(leases.ensure(Duration::from_secs(5)))?;

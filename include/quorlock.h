@@ -1951,7 +1951,8 @@ int32_t quorlock_election_campaign(const struct quorlock_election_t *election,
 
 /**
  * Campaigns, and calls `work` when the candidate leads; again and again, until `work` has
- * returned 0 while it led. Returns #QUORLOCK_OK then; with `again` it campaigns again.
+ * returned 0 while it led. Returns #QUORLOCK_OK then; with `again` it campaigns again,
+ * 100 ms after it called `work` at the earliest.
  *
  * `work` runs on the calling thread, where nothing can stop it when the term is lost: it
  * has to look, or to be told. It is not begun again before it has returned.

@@ -1603,7 +1603,7 @@ public:
 
     /**
      * Campaigns, and calls `work(term)` when this candidate leads; again and again, until `work` has returned while it led.
-     * Returns what that did; with `again` it campaigns again.
+     * Returns what that did; with `again` it campaigns again, 100 ms after it called `work` at the earliest.
      *
      * `work` runs on the calling thread, where nothing can stop it when the term is lost: it has to look at term::is_held(), or
      * be told by `on_lost`. With C++20 term::stop_token() is stopped at once when the term is lost or given up; `work` may

@@ -185,7 +185,7 @@ impl Election {
     ///   dropped: that has to look at the term, or to give its fence to what it writes to.
     /// - After a loss it campaigns again. `work` has been dropped before.
     /// - After `Ok` it resigns and returns that; with [`again`](Election::again) it campaigns
-    ///   again.
+    ///   again, 100 ms after `work` was begun at the earliest.
     /// - After `Err` it resigns, tells the log, pauses and campaigns again: at first for 0.5
     ///   to 1 s, so that another candidate may do better, and for twice as long each time up
     ///   to 30 s. A term of more than 30 s makes the next pause short again.
@@ -236,7 +236,7 @@ impl Election {
                 Ended::Lost => {}
                 Ended::Asked(answer) => drop(answer.send(held)),
                 Ended::Done(Ok(done)) if !self.again => return Ok(done),
-                Ended::Done(Ok(_)) => failures = Failures::default(),
+                Ended::Done(Ok(_)) => self.pause(failures.none_after(led)).await?,
                 // It could do no better.
                 Ended::Done(Err(_)) if loss.is_some() => {}
                 Ended::Done(Err(error)) => {
@@ -506,6 +506,9 @@ async fn lead<W: Future>(
     ended
 }
 
+/// Work that has nothing to do, and says so at once, is begun no more often than this.
+const BETWEEN_TERMS: Duration = Duration::from_millis(100);
+
 /// Terms in a row whose work failed.
 #[derive(Debug, Default)]
 pub struct Failures(u32);
@@ -515,6 +518,17 @@ impl Failures {
     /// the next is asked for.
     pub fn pause_after(&mut self, led: Duration) -> Duration {
         self.pause(led, &SystemRng)
+    }
+
+    /// For bindings: how long to pause after a term whose work ended well after `led`, before the
+    /// next is asked for.
+    pub fn none_after(&mut self, led: Duration) -> Duration {
+        self.0 = 0;
+        mutant!(
+            "again-at-once",
+            BETWEEN_TERMS.saturating_sub(led),
+            Duration::ZERO
+        )
     }
 
     /// See [`Election::run`].
@@ -656,5 +670,11 @@ mod tests {
         }
         assert!(pause(30) >= 15_000);
         assert!(pause(31) <= 1_000);
+        // Work that ends well makes the next pause short, too; and is not begun at once.
+        let millis = Duration::from_millis;
+        for (led, rest) in [(0, 100), (99, 1), (100, 0), (5_000, 0)] {
+            assert_eq!(failures.none_after(millis(led)), millis(rest));
+        }
+        assert!(failures.pause(millis(0), &SystemRng) <= millis(1_000));
     }
 }

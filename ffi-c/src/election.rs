@@ -287,7 +287,8 @@ pub extern "C" fn quorlock_election_campaign(
 }
 
 /// Campaigns, and calls `work` when the candidate leads; again and again, until `work` has
-/// returned 0 while it led. Returns #QUORLOCK_OK then; with `again` it campaigns again.
+/// returned 0 while it led. Returns #QUORLOCK_OK then; with `again` it campaigns again,
+/// 100 ms after it called `work` at the earliest.
 ///
 /// `work` runs on the calling thread, where nothing can stop it when the term is lost: it
 /// has to look, or to be told. It is not begun again before it has returned.
@@ -330,7 +331,10 @@ pub extern "C" fn quorlock_election_run(
             let Some(term) = candidate.elected(&heard)? else { continue };
             match lead(&candidate, term, calls)? {
                 Ended { held: true, failed: None, .. } if !again => return Ok(()),
-                Ended { held: true, failed: None, .. } => failures = Failures::default(),
+                Ended { held: true, failed: None, led } => {
+                    let (core, pause) = (candidate.core.clone(), failures.none_after(led));
+                    wait(Heard::clone(&heard).unless_used(async move { core.pause(pause).await }))?;
+                }
                 Ended { held: true, failed: Some(why), led } => {
                     let pause = failures.pause_after(led);
                     candidate.core.tell_failed(&why, Some(pause));

@@ -121,6 +121,15 @@ impl Failures {
         Failures(Mutex::default())
     }
 
+    /// The same after one whose work ended well.
+    #[napi(catch_unwind)]
+    pub fn none_after(&self, led: f64) -> Either<f64, Failure> {
+        entry(|| {
+            let led = time("led", led)?;
+            Ok(lock(&self.0).none_after(led).as_secs_f64() * 1000.0)
+        })
+    }
+
     /// For how many milliseconds to pause after another one, which lasted for `led`.
     #[napi(catch_unwind)]
     pub fn pause_after(&self, led: f64) -> Either<f64, Failure> {

@@ -81,6 +81,8 @@ export interface NativeObserver {
 export interface NativeFailures {
   /** For how many milliseconds to pause after another one, which lasted for `led`. */
   pauseAfter(led: number): number | Failure;
+  /** The same after one whose work ended well. */
+  noneAfter(led: number): number | Failure;
 }
 
 export type NativeOwner = object;

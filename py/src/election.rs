@@ -112,6 +112,14 @@ impl Failures {
         Failures(Mutex::default())
     }
 
+    /// The same after one whose work ended well.
+    fn none_after(&self, py: Python<'_>, led: &Bound<'_, PyAny>) -> PyResult<f64> {
+        entry(py, || {
+            let led = seconds("led", led)?;
+            Ok(lock(&self.0).none_after(led).as_secs_f64())
+        })
+    }
+
     /// For how many seconds to pause after another one, which lasted for `led` seconds.
     fn pause_after(&self, py: Python<'_>, led: &Bound<'_, PyAny>) -> PyResult<f64> {
         entry(py, || {

@@ -277,10 +277,15 @@ static void a_run_is_cancelled(void) {
     CHECK(finish_candidate(&pauses) == QUORLOCK_CANCELLED && pauses.terms == 1);
     /* While it works: that ends by itself, and is not begun again. The token may be freed meanwhile. */
     struct candidate works = {.cancel = cancels[2], .again = true};
+    struct timespec begun, since;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
     start_candidate(&works, election);
     CHECK(comes(&works.leads));
     sem_post(&works.go_on);
     CHECK(comes(&works.leads) && works.terms == 2);
+    /* Not as often as nodes answer. */
+    clock_gettime(CLOCK_MONOTONIC, &since);
+    CHECK((since.tv_sec - begun.tv_sec) * 1000 + (since.tv_nsec - begun.tv_nsec) / 1000000 >= 99);
     quorlock_cancel(cancels[2]);
     quorlock_cancel_free(cancels[2]);
     sem_post(&works.go_on);

@@ -78,11 +78,11 @@ class Election(NotPickled):
         - `on_stopped()` is called when `fn` has returned or raised, whatever ended it: from here on this candidate does
           nothing of the term any more. What either of them raises is logged.
 
-        If the term is held when `fn` returns, this resigns and returns what `fn` did; with `again` it campaigns again. If the
-        term was lost, or given up by `resign`, it campaigns again in any case. If `fn` raises an `Exception`, this resigns,
-        logs it to the logger `quorlock`, pauses and campaigns again: at first for 0.5 to 1 s, so that another candidate may do
-        better, and for twice as long each time up to 30 s; a term of more than 30 s makes the next pause short again. Any
-        other exception, such as `KeyboardInterrupt`, is raised when it has resigned.
+        If the term is held when `fn` returns, this resigns and returns what `fn` did; with `again` it campaigns again, 0.1 s
+        after it called `fn` at the earliest. If the term was lost, or given up by `resign`, it campaigns again in any case. If
+        `fn` raises an `Exception`, this resigns, logs it to the logger `quorlock`, pauses and campaigns again: at first for 0.5
+        to 1 s, so that another candidate may do better, and for twice as long each time up to 30 s; a term of more than 30 s
+        makes the next pause short again. Any other exception, such as `KeyboardInterrupt`, is raised when it has resigned.
 
         The `wait` of the election does not count here. Raises what ends it for good: `MisconfiguredError`,
         `InvalidArgumentError`, `TooManyWaitersError`, `ClientClosedError`, `ForkedProcessError`.
@@ -111,7 +111,8 @@ class Election(NotPickled):
                     loss(term.lost.reason)
                     told(on_stopped)
             if failed is None:
-                failures = _native.Failures() if held else failures
+                if held:
+                    waited(self._core.pause(failures.none_after(led)))
             elif held:
                 pause = failures.pause_after(led)
                 work_failed(self.name, failed, pause)

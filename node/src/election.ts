@@ -218,7 +218,7 @@ export class Election {
   observe(options: ObserveOptions = {}): AsyncIterableIterator<Leadership> {
     const it = self(this);
     const { every, signal } = look(it.observe, () => observeOptions(options));
-    return new Observer(checked(it.#core.observe(every), it.observe), signal);
+    return new Observer(checked(it.#core.observe(every), it.observe), it.name, signal);
   }
 
   toString(): string {

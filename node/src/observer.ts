@@ -1,8 +1,11 @@
 /** Following who leads. */
 
+import { inspect } from "node:util";
+
 import type { NativeObserver } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
+import type { Name } from "./options.js";
 import { beginUntil, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { noMore, whenAborted } from "./signals.js";
@@ -30,10 +33,21 @@ export class Observer implements AsyncIterableIterator<Leadership> {
   /** Those that ask before they are answered are answered one after the other. */
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(core: NativeObserver, signal: AbortSignal | undefined) {
+  readonly #name: Name;
+
+  constructor(core: NativeObserver, name: Name, signal: AbortSignal | undefined) {
     knowSelf(this);
+    this.#name = name;
     this.#core = core;
     this.#signal = signal;
+  }
+
+  toString(): string {
+    return inspect(self(this));
+  }
+
+  [inspect.custom](): string {
+    return `Observer { ${inspect(self(this).#name)} }`;
   }
 
   next(): Promise<IteratorResult<Leadership, undefined>> {

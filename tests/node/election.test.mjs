@@ -427,6 +427,7 @@ test("an observation ends where its loop is left, and with its signal", async ()
     break;
   }
   const left = election.observe();
+  assert.match(String(left), /^Observer \{ '.+' \}$/);
   await left.next();
   const waits = left.next();
   assert.equal((await left.return()).done, true);

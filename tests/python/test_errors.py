@@ -209,6 +209,14 @@ class Secrets(unittest.TestCase):
             self.assertIn("released", repr(lease))
             self.assertIn("\\x1b", repr(client.lock("\x1b[31m")))
 
+    def test_each_object_says_what_it_is(self):
+        for module in (quorlock, quorlock.aio):
+            client = module.Client(["memory://says"])
+            lock, several, election = client.lock("a"), client.lock_all(["a", "b"]), client.election("a")
+            made = [lock, lock.attempt(), several, several.attempt(), client.rwlock("a"), client.semaphore("a", 2), election]
+            for one in [*made, election.observe()]:
+                self.assertRegex(repr(one), r"^<quorlock\.[\w.]+ 'a'(, 'b')?>$")
+
     def test_a_key_is_not_shown_whatever_is_wrong_with_it(self):
         key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBMs0hUYjnWUE1BH\n-----END EC PRIVATE KEY-----\n"
         bare = "MHcCAQEEIBMs0hUYjnWUE1BHSO/yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49"

@@ -165,7 +165,7 @@ class Election(NotPickled):
             async for now in election.observe():
                 print(now.leader.label if now.leader else "nobody" if now.known else "unknown")
         """
-        return Observer(self._core.observe(every))
+        return Observer(self._core.observe(every), self.name)
 
     def __repr__(self) -> str:
         return f"<quorlock.aio.Election {shown(self.name)}{', leads' if self.is_leader() else ''}>"
@@ -310,10 +310,14 @@ class Observer(NotPickled):
     closed. A step that is cancelled loses no change, and the next goes on as if it had not been begun.
     """
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_name")
 
-    def __init__(self, core: _native.Observer) -> None:
+    def __init__(self, core: _native.Observer, name: str) -> None:
         self._core = core
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<quorlock.aio.Observer {shown(self._name)}>"
 
     def __aiter__(self) -> Self:
         return self

@@ -205,6 +205,9 @@ class AttemptAll(NotPickled):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 
+    def __repr__(self) -> str:
+        return f"<quorlock.aio.AttemptAll {', '.join(shown(name) for name in self._of.names)}>"
+
     @awaited
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -151,7 +151,7 @@ class Election(NotPickled):
             for now in election.observe():
                 print(now.leader.label if now.leader else "nobody" if now.known else "unknown")
         """
-        return Observer(self._core.observe(every))
+        return Observer(self._core.observe(every), self.name)
 
     def __repr__(self) -> str:
         return f"<quorlock.Election {shown(self.name)}{', leads' if self.is_leader() else ''}>"
@@ -192,10 +192,14 @@ class Observer(NotPickled):
     closed. Ctrl-C ends the wait, and the next step goes on as if it had not been begun.
     """
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_name")
 
-    def __init__(self, core: _native.Observer) -> None:
+    def __init__(self, core: _native.Observer, name: str) -> None:
         self._core = core
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<quorlock.Observer {shown(self._name)}>"
 
     def __iter__(self) -> Self:
         return self

@@ -1,8 +1,16 @@
 """The two modes of one lock."""
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-_L = TypeVar("_L")
+from ._lease import shown
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_L = TypeVar("_L", bound=_Named)
 
 
 class RWLock(Generic[_L]):
@@ -32,3 +40,6 @@ class RWLock(Generic[_L]):
     def write(self) -> _L:
         """The lock as one has it alone. The same at every call."""
         return self._write
+
+    def __repr__(self) -> str:
+        return f"<quorlock.RWLock {shown(self._read.name)}>"

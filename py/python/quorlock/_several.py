@@ -170,6 +170,9 @@ class AttemptAll(Scoped):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 
+    def __repr__(self) -> str:
+        return f"<quorlock.AttemptAll {', '.join(shown(name) for name in self._of.names)}>"
+
     if TYPE_CHECKING:
 
         def __enter__(self) -> Leases | None: ...

@@ -278,3 +278,24 @@ fn what_goes_on_here_is_renewed() {
         blocking::wait(client.adopt(&text)).unwrap()
     }));
 }
+
+/// Who tries once has no place in the line, so that the next one waits at the nodes; behind that
+/// `max_waiters` counts.
+#[test]
+fn what_was_won_without_a_wait_is_in_no_line() {
+    let client = Client::new(["memory://in-no-line"]).unwrap();
+    let moment = Duration::from_millis(20);
+    let next = || {
+        let lock = client.lock("a").max_waiters(0).wait(moment);
+        kind(blocking::wait(lock.acquire()))
+    };
+    let held = blocking::wait(client.lock("a").acquire()).unwrap();
+    assert_eq!(next(), Some(ErrorKind::TooManyWaiters));
+    blocking::wait(held.release()).unwrap();
+    let tried = blocking::wait(client.lock("a").try_acquire()).unwrap();
+    assert_eq!(next(), Some(ErrorKind::Timeout));
+    blocking::wait(tried.unwrap().release()).unwrap();
+    let several = blocking::wait(client.lock_all(["a", "b"]).acquire()).unwrap();
+    assert_eq!(next(), Some(ErrorKind::Timeout));
+    blocking::wait(several.release()).unwrap();
+}

@@ -16,7 +16,28 @@ use crate::wakers::Wakers;
 impl Hold {
     /// Asks all nodes to lengthen this [lease](Hold::lease) of the token to `ttl`, and waits for a
     /// quorum. One that was passed on is lost for who asks.
+    ///
+    /// What is asked in the last moment of the lease may be too late on the nodes, which do nothing
+    /// behind its end as it was known then. Where another request has lengthened it meanwhile, this
+    /// asks once more, in what is left of the node timeout.
     pub async fn extend(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
+        let (clock, end) = (&self.set.clock, self.end());
+        let until = clock.now() + self.terms.timing.node_timeout;
+        let extended = self.extend_once(lease, ttl).await;
+        let goes_on = mutant!("late-for-good", self.end() > end, false);
+        if !matches!(&extended, Extended::Unanswered(lost) if goes_on && lost.is_late()) {
+            return extended;
+        }
+        let mut again = Box::pin(self.extend_once(lease, ttl));
+        let mut over = clock.sleep_until(until);
+        let again = poll_fn(|cx| match again.as_mut().poll(cx) {
+            Poll::Ready(again) => Poll::Ready(Some(again)),
+            Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+        });
+        again.await.unwrap_or(extended)
+    }
+
+    async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
         let now = self.set.clock.now();
         if mutant!("extends-the-lost", !self.is_held(), false) {
             return Extended::Lost;

@@ -76,6 +76,11 @@ pub struct NoQuorum {
 }
 
 impl NoQuorum {
+    /// Whether a node was asked too late.
+    pub(crate) fn is_late(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Said::Late))
+    }
+
     /// Why there was no quorum, as far as that is decided.
     pub(crate) fn kind(&self) -> Kind {
         match self.open {

@@ -1,10 +1,14 @@
 //! By whose clock an extension is bounded, where one address has led to two servers.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use super::*;
 use crate::clock::{Clock, Sleep};
 use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
 use crate::node::{Keys, Link, Mode, Reply, Waits};
+use crate::protocol::hold::Extended;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
 use crate::wakers::Wakers;
@@ -126,4 +130,46 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
     let (op, _, by) = bounded(&holds[1], over);
     let repair = Repair::Yes;
     assert!(matches!(op, Op::Extend { repair: r, .. } if r == repair) && by == PROMOTED.0);
+}
+
+/// A request of the last moment is bounded by the end that the lease had then.
+#[test]
+fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthened_the_lease() {
+    for lengthened in [true, false] {
+        let (node, clock) = (Arc::new(Slow::default()), Arc::new(ByHand(NOW.0.into())));
+        let links: Vec<Arc<dyn Link>> = vec![node.clone()];
+        let set = Set::new(links, clock.clone(), Arc::new(SystemRng), TTL, 0.01, |_| ());
+        let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+        let vote = Reply::Granted {
+            fence: 0,
+            lasts: None,
+        };
+        node.answers(FORMER, vote);
+        let later = NOW + Duration::from_millis(9_880);
+        clock.0.store(later.0, Ordering::Relaxed);
+        let late = (FORMER.0, FORMER.1 + 9_885_000);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut last = pin!(hold.extend(hold.lease(), TTL));
+        assert!(last.as_mut().poll(&mut cx).is_pending());
+        let renewed: Arc<dyn Sink> = hold.clone();
+        if lengthened {
+            hold.send([(0, hold.renewal(TTL))], later, &renewed);
+            node.answers(
+                (FORMER.0, FORMER.1 + 9_880_000),
+                Reply::Extended { repaired: false },
+            );
+        }
+        node.answers(late, Reply::Late);
+        match last.as_mut().poll(&mut cx) {
+            Poll::Pending if lengthened => {
+                node.answers(late, Reply::Extended { repaired: false });
+                let ended = last.as_mut().poll(&mut cx);
+                assert!(matches!(ended, Poll::Ready(Extended::Done)), "{ended:?}");
+            }
+            ended => {
+                let unanswered = matches!(ended, Poll::Ready(Extended::Unanswered(_)));
+                assert!(unanswered && !lengthened, "{ended:?}");
+            }
+        }
+    }
 }

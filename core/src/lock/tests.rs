@@ -299,3 +299,16 @@ fn what_was_won_without_a_wait_is_in_no_line() {
     assert_eq!(next(), Some(ErrorKind::Timeout));
     blocking::wait(several.release()).unwrap();
 }
+
+#[test]
+fn one_of_several_that_is_given_back_or_exported_is_no_loss() {
+    let client = Client::new(["memory://one-of-several"]).unwrap();
+    let several = blocking::wait(client.lock_all(["a", "b", "c"]).acquire()).unwrap();
+    let of = |name| several.get(name).unwrap();
+    let text = blocking::wait(of("b").export()).unwrap();
+    assert!(blocking::wait(of("c").release()).unwrap());
+    assert!(of("a").is_held() && !several.is_held() && several.loss().is_none());
+    assert!(!blocking::wait(several.release()).unwrap());
+    // It went on elsewhere.
+    assert!(blocking::wait(client.adopt(&text)).unwrap().is_held());
+}

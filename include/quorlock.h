@@ -1828,9 +1828,11 @@ int32_t quorlock_lock_is_locked(const struct quorlock_lock_t *lock,
 /**
  * Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its
  * vote on all nodes, whatever client or library put it there, and calls who waits next.
- * Two requests to each node, each at most the node timeout. That nobody holds it is no
- * error. `freed`, if not NULL, receives how many votes were taken away, 0 where nothing
- * was there any more; `found`, if not NULL, how the lock stood before, to be freed with
+ * Two requests to each node, each at most the node timeout; where so many nodes do not
+ * answer, or had no vote, that a request of the holder's which is under way might restore
+ * a quorum, a third after twice that. That nobody holds it is no error. `freed`, if not
+ * NULL, receives how many votes were taken away, 0 where nothing was there any more;
+ * `found`, if not NULL, how the lock stood before, to be freed with
  * quorlock_inspection_free().
  *
  * The holder learns it at its next renewal, at most about a third of its ttl later, or

@@ -142,7 +142,10 @@ impl Client {
     /// on all nodes, whatever client or library put it there, and calls who waits next; those that
     /// wait in the holder's own client go on when that learns it. Two
     /// requests to each node, each at most `node_timeout`, and two more for each further
-    /// reader of a lock that is shared: all of them go. A lock that is free is no error.
+    /// reader of a lock that is shared: all of them go. Where so many nodes do not answer, or had no
+    /// vote, that a request of the holder's which is under way might restore a quorum, another
+    /// request after twice `node_timeout`. When it returns no quorum of nodes has the holder's votes,
+    /// and nothing that is under way restores one. A lock that is free is no error.
     /// For a lock with [`raw`](Lock::raw) see [`Lock::force_release`].
     ///
     /// The holder learns it at its next renewal, at most about a third of its ttl later, or

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::mutants::mutant;
 use crate::node::{Keys, Seen, Standing, Value};
-use crate::protocol::force::{Freed, ban, force_out, targets};
+use crate::protocol::force::{Freed, Target, ban, force_out, late, targets};
 use crate::protocol::inspect::{Said, inspect};
 use crate::protocol::quorum::quorum;
 
@@ -86,12 +86,13 @@ pub(crate) async fn force_release(
         if values.iter().any(|value| value.0.is_empty()) {
             return Err(no_string(&said, &found, name));
         }
-        let banned = |value: Value| {
-            let long = ban(&said, &value, client.settings.max_ttl(), 2 * node_timeout);
-            (value, long)
+        let target = |value: Value| Target {
+            ban: ban(&said, &value, client.settings.max_ttl(), late(node_timeout)),
+            is_plain: value.is_ours() && !said.iter().flatten().any(|s| s.sharers.contains(&value)),
+            value,
         };
-        let out = values.into_iter().map(banned).collect();
-        for done in force_out(set, keys, out, node_timeout).await {
+        let out: Vec<_> = values.into_iter().map(target).collect();
+        for done in force_out(set, keys, &out, node_timeout).await {
             let few = done.iter().flatten().count() < quorum(done.len());
             if mutant!("forces-a-minority", few, false) {
                 return Err(half_done(&done, &found, name));

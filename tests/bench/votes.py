@@ -23,12 +23,11 @@ READERS = (0, 1000, 9999)
 REPETITIONS, VOTES, BATCH = 7, 5000, 500
 TTL, FAR, COUNTER_LIFE = 600_000, 10**16, 750_000
 RECORD = "bench"
-SCRIPTS = {name: re.sub(r"--- (\w+)\.lua\n", lambda part: client.PARTS[part[1]], (client.LUA / f"{name}.lua").read_text())
-           for name in ("acquire", "share", "release")}
+SCRIPTS = {name: client.whole(name) for name in ("acquire", "share", "release")}
 
 
 def keys(lock):
-    return [f"lock:{mark}{{{lock}}}" for mark in ("", "#q:", "#s:", "#f:")] + [client.RECORD, client.QUARANTINE]
+    return [f"lock:{mark}{{{lock}}}" for mark in ("", "#q:", "#s:", "#x:", "#f:")] + [client.RECORD, client.QUARANTINE]
 
 
 def token():
@@ -42,11 +41,11 @@ class Server:
         self.sha = dict(zip(SCRIPTS, self.server.ask(*(["SCRIPT", "LOAD", text] for text in SCRIPTS.values()))))
 
     def vote(self, script, lock, value):
-        return ["EVALSHA", self.sha[script], 6, *keys(lock), value, TTL, "200 600000 10000", "", RECORD, FAR, 5, COUNTER_LIFE]
+        return ["EVALSHA", self.sha[script], 7, *keys(lock), value, TTL, "200 600000 10000", "", RECORD, FAR, 5, COUNTER_LIFE]
 
     def release(self, lock, value):
         """By EVAL, which the server counts apart."""
-        lock, queue, shared, _, record, quarantine = keys(lock)
+        lock, queue, shared, _, _, record, quarantine = keys(lock)
         return ["EVAL", SCRIPTS["release"], 5, lock, queue, shared, record, quarantine, value, "", "200 600000", RECORD]
 
     def read_by(self, lock, readers):

@@ -132,8 +132,8 @@ class Attempt:
         self.known.add(node)
         self.scripted.add(node)
         waits, sent = f"{node.waits} {MOST}" if node is self.home else node.waits, time.monotonic()
-        reply = node.script("acquire", [self.lock, self.queue, self.readers, self.counter, RECORD, QUARANTINE], self.value, self.ttl, waits,
-                            self.waiter, node.record, not_after(node), max(self.candidate, *self.marks.values(), 0), COUNTER_LIFE)
+        reply = node.script("acquire", [self.lock, self.queue, self.readers, self.bans, self.counter, RECORD, QUARANTINE], self.value,
+                            self.ttl, waits, self.waiter, node.record, not_after(node), max(self.candidate, *self.marks.values(), 0), COUNTER_LIFE)
         return self.count(node, sent, self.ttl / 1000, int(reply[1])) if reply[0] == 1 else reply
 
     def is_won(self):

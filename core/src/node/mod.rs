@@ -351,7 +351,7 @@ pub enum Leaving {
     /// Taken for so long from when the node carries it out, as it goes over the wire.
     TakenFor(Duration),
     /// Free, though it was to stay taken, and whoever's value it is. That is banned for so
-    /// long: an [`Op::Extend`] does not store it anew. Also where it does not stand.
+    /// long: no script stores it, or lengthens it. Also where it does not stand.
     Forced(Duration),
 }
 
@@ -466,10 +466,10 @@ pub enum Reply {
     },
     /// The node's `TIME` is beyond `not_after`: nothing was done.
     Late,
-    /// Extend: the key does not hold our value.
+    /// Extend: the key does not hold our value. Acquire: our value is [banned](Leaving::Forced), or
+    /// that which it was to take over is not there.
     NotMine,
-    /// Extend: neither, and our value is [banned](Leaving::Forced), so it was not stored
-    /// anew.
+    /// Extend: our value is [banned](Leaving::Forced), and no vote, whether or not it is there.
     Banned,
     /// Release: done.
     Released {

@@ -5,10 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
+use crate::mutants::mutant;
 use crate::node::{Fault, Keys, Leaving, Op, Reply, Request, Seen, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::inspect::{Finding, Said, finding};
+use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
+
+/// A value that has to go.
+pub(crate) struct Target {
+    pub(crate) value: Value,
+    /// For how long it is banned.
+    pub(crate) ban: Duration,
+    /// Plain commands may store it: it is one of ours, and no reader's.
+    pub(crate) is_plain: bool,
+}
 
 /// What became of one value: of each node whether it stood there, or why it did not say.
 pub(crate) type Freed = Vec<Result<bool, Fault>>;
@@ -66,35 +77,70 @@ const DRIFT: f64 = 0.1;
 /// does not answer within `node_timeout` is not asked any more, for a value of another library may be
 /// used again.
 ///
+/// A node that had the vote has carried out the plain command that stored it, and no script stores it
+/// anew. Where it had none such a command may come yet. So where votes that were taken away do not
+/// settle it by themselves, all nodes are asked once more when nothing counts any more that is under
+/// way now.
+///
 /// # Cancel safety
 ///
 /// What was asked is carried out all the same.
 pub(crate) async fn force_out(
     set: &Arc<Set>,
     keys: &Arc<Keys>,
-    values: Vec<(Value, Duration)>,
+    targets: &[Target],
     node_timeout: Duration,
 ) -> Vec<Freed> {
-    let ask = |(value, ban)| {
+    let ask = |target: &Target| {
         let request = Request {
             op: Op::Release,
             native: false,
             keys: keys.clone(),
-            value,
+            value: target.value.clone(),
             waiter: None,
-            leaving: Leaving::Forced(ban),
+            leaving: Leaving::Forced(target.ban),
             not_after: 0,
         };
         ask_all(set, &request, node_timeout)
     };
-    let asked: Vec<_> = values.into_iter().map(ask).collect();
     let freed = |reply| match reply {
         Reply::Released { held } => Ok(held),
         other => Err(no_answer(other)),
     };
-    let mut done = Vec::new();
+    let asked: Vec<_> = targets.iter().map(ask).collect();
+    let mut done: Vec<Freed> = Vec::new();
     for replies in asked {
         done.push(replies.await.into_iter().map(freed).collect());
     }
+    let open = |of: &usize| targets[*of].is_plain && may_come_back(&done[*of]);
+    let open: Vec<_> = (0..done.len()).filter(open).collect();
+    if mutant!("forces-once", open.is_empty(), true) {
+        return done;
+    }
+    set.clock
+        .sleep_until(set.clock.now() + late(node_timeout))
+        .await;
+    let asked: Vec<_> = open.iter().map(|of| (*of, ask(&targets[*of]))).collect();
+    for (of, replies) in asked {
+        let again = replies.await.into_iter().map(freed);
+        for (before, now) in done[of].iter_mut().zip(again) {
+            if !matches!(before, Ok(true)) {
+                *before = now;
+            }
+        }
+    }
     done
+}
+
+/// Within which a request is carried out, if it counts at all.
+pub(crate) fn late(node_timeout: Duration) -> Duration {
+    2 * node_timeout
+}
+
+/// Whether a quorum may have the vote yet, or again, where too few have answered that it stood there.
+fn may_come_back(freed: &Freed) -> bool {
+    let answered = freed.iter().flatten().count();
+    let gone = freed.iter().flatten().filter(|held| **held).count();
+    let quorum = quorum(freed.len());
+    answered >= quorum && freed.len() - gone >= quorum
 }

@@ -77,9 +77,9 @@ fn fits(op: Op, reply: &Reply) -> bool {
         // Of a semaphore, which is no vote.
         (Op::Acquire { .. }, Reply::Chosen { .. }) => true,
         (Op::Extend { .. }, Reply::Extended { .. } | Reply::Quarantined { .. }) => true,
-        // Of an acquire: what it was to take over is not there.
+        // Of an acquire: what it was to take over is not there, or it was forced out.
         (Op::Acquire { .. } | Op::Extend { .. } | Op::Confirm { .. }, Reply::NotMine) => true,
-        (Op::Extend { .. }, Reply::Banned) => true,
+        (Op::Extend { .. } | Op::Confirm { .. }, Reply::Banned) => true,
         (Op::Confirm { .. }, Reply::Confirmed) => true,
         (Op::Confirm { .. }, Reply::Greater { fence }) => *fence < BEYOND,
         _ => false,

@@ -83,7 +83,7 @@ pub const ALL: &[Change] = &[
     at_the_end(
         "acquire",
         "if quarantine and (",
-        "if quarantine and call('PTTL', K[6]) > 0 and (",
+        "if quarantine and call('PTTL', K[7]) > 0 and (",
     ),
     change("extend", "A[3] == '0' or A[3] == '1'", "A[3] == '1'"),
     change("extend", "A[3] == '0' or A[3] == '1'", "A[3] == '0'"),
@@ -198,12 +198,24 @@ pub const ALL: &[Change] = &[
     ),
     change("release", "now + ban * 1000", "now + ban * 1001"),
     change("release", "< tonumber(ban) then", "< 0 then"),
+    change("extend", "if banned and now", "if false and now"),
     change(
         "extend",
-        "not own and call('ZSCORE'",
-        "false and call('ZSCORE'",
+        "if banned and now",
+        "if not own and banned and now",
     ),
+    change("extend", "if banned and now", "if own and banned and now"),
     change("extend", "time[2], 1}", "time[2]}"),
+    change("acquire", "if banned and now", "if false and now"),
+    change("acquire", "(own or not held) and call(", "call("),
+    change(
+        "acquire",
+        "(own or not held) and call(",
+        "not held and call(",
+    ),
+    change("share", "if banned and now", "if false and now"),
+    change("share", "not held and call(", "call("),
+    change("adopt", "if forced and now", "if false and now"),
     change(
         "release",
         "form == '-' and now <= tonumber(till)",
@@ -273,17 +285,17 @@ pub const ALL: &[Change] = &[
         "tonumber(fence) > now + 10000000",
         "tonumber(fence) > now + 10000001",
     ),
-    change("acquire", "A[9] and call('ZSCORE', K[4], 'f')", "false"),
+    change("acquire", "A[9] and call('ZSCORE', counter, 'f')", "false"),
     change(
         "acquire",
         "string.format('%.0f', last + A[9])",
         "string.format('%.0f', last + 1)",
     ),
     change("acquire", "'GT', 'CH', fence", "'CH', fence"),
-    change("acquire", "K[4], '1', 'f'", "K[4], '2', 'f'"),
+    change("acquire", "counter, '1', 'f'", "counter, '2', 'f'"),
     change(
         "acquire",
-        "if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end",
+        "if A[8] ~= '' then call('PEXPIRE', counter, A[8]) end",
         "",
     ),
     change("extend", "> A[6] - (A[8] or 1)", "> tonumber(A[6])"),
@@ -414,12 +426,12 @@ pub const ALL: &[Change] = &[
     change("share", "tonumber(fence) <= tonumber(base)", "false"),
     change(
         "share",
-        "call('ZADD', K[4], 'GT', fence, 'f')",
-        "call('ZADD', K[4], fence, 'f')",
+        "call('ZADD', K[5], 'GT', fence, 'f')",
+        "call('ZADD', K[5], fence, 'f')",
     ),
     change(
         "share",
-        "if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end",
+        "if A[8] ~= '' then call('PEXPIRE', K[5], A[8]) end",
         "",
     ),
     change("share", "/ 1000) + 1000, life)", "/ 1000), life)"),
@@ -456,6 +468,11 @@ pub const ALL: &[Change] = &[
     change("share_extend", "(held or A[3] == '0')", "held"),
     change("share_extend", "(held or A[3] == '0')", "A[3] == '0'"),
     change("share_extend", "banned and now", "false and now"),
+    change(
+        "share_extend",
+        "banned and now",
+        "not own and not alone and banned and now",
+    ),
     change("share_extend", "A[3] == '0' or A[3] == '1'", "A[3] == '1'"),
     change("share_extend", "A[3] == '0' or A[3] == '1'", "A[3] == '0'"),
     change(
@@ -701,7 +718,7 @@ pub const ALL: &[Change] = &[
     change("adopt", "if call('PTTL', K[1]) < rest then", "if true then"),
     change(
         "adopt",
-        "if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end",
+        "if A[8] ~= '' then call('PEXPIRE', counter, A[8]) end",
         "",
     ),
     // Redisson's layout.

@@ -244,7 +244,7 @@ impl Game {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
                         let refused = matches!(reply, Reply::Refused { .. })
-                            || reply == Reply::NotMine && request.keys.adopts.is_some();
+                            || reply == Reply::NotMine && matches!(request.op, Op::Acquire { .. });
                         let chooses = matches!(request.keys.mode, Mode::AnySlot(_));
                         let always = refused
                             || chooses && request.op != Op::Release

@@ -437,13 +437,48 @@ fn a_holder_is_forced_out() -> Result<(), String> {
 }
 
 #[test]
-fn who_was_forced_out_does_not_come_back() {
-    with_and_without("forced-vote-repaired", a_holder_is_forced_out);
+fn who_was_forced_out_learns_that_it_was() {
+    with_and_without("ban-is-a-refusal", a_holder_is_forced_out);
+}
+
+/// A lock is taken away whose holder has two nodes' votes. One of them is not told of that; to the
+/// third the holder's plain command is under way, and comes when it has been told: two again.
+fn a_plain_command_comes_after_the_force() -> Result<(), String> {
+    let stage = Stage::new(3);
+    // Home is node 2.
+    stage.cut(0, 0, 200 * MS, false);
+    let first = stage.tries(0);
+    stage.pass(100 * MS);
+    let first = first.take().expect("two nodes answer");
+    let freed = stage.forces(1);
+    // Between the look and the release.
+    let cut = FaultEvent::Cut {
+        client: 1,
+        node: 1,
+        long: 600 * MS,
+        ways: Ways::Requests,
+        lossy: true,
+    };
+    stage.world.plan(stage.world.time() + MS / 5, cut);
+    while freed.lock().unwrap().is_none() {
+        stage.pass(MS);
+    }
+    assert!(first.is_held(), "it cannot know yet");
+    // Another finds what it has left.
+    let left = stage.forces(2);
+    while left.lock().unwrap().is_none() {
+        stage.pass(MS);
+    }
+    let left = left.lock().unwrap().take();
+    match (left, stage.end()) {
+        (Some(0), None) => Ok(()),
+        other => Err(format!("left, wrong: {other:?}")),
+    }
 }
 
 #[test]
-fn who_was_forced_out_learns_that_it_was() {
-    with_and_without("ban-is-a-refusal", a_holder_is_forced_out);
+fn a_lock_is_taken_away_when_nothing_is_under_way_that_brings_it_back() {
+    with_and_without("forces-once", a_plain_command_comes_after_the_force);
 }
 
 /// The work, or `None`: it is given up where it has been polled so often.

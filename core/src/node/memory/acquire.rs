@@ -23,6 +23,11 @@ impl MemoryNode {
         if let Some(old) = &request.keys.adopts {
             return self.adopt(request, old, found, asked);
         }
+        if mutant!("forced-vote-asked-again", found.own || found.free, false)
+            && self.bans.has(request, found.now)
+        {
+            return Reply::NotMine;
+        }
         let me = request.waiter.as_ref();
         let reserved = found.form.as_ref();
         let reserved = reserved.and_then(|form| form.reserved(found.time));
@@ -86,6 +91,13 @@ impl MemoryNode {
         let Adopted { value: old, ban } = old;
         if mutant!("exported-lease-comes-back", true, false) {
             self.bans.add(&request.keys, old, found.now, *ban);
+        }
+        if mutant!(
+            "forced-out-adopts",
+            self.bans.has(request, found.now),
+            false
+        ) {
+            return Reply::NotMine;
         }
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));

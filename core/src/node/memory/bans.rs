@@ -1,5 +1,5 @@
 //! Which leases were forced out of their locks, or go on in another client, on a node in memory:
-//! their values are not stored anew by an extension.
+//! their values are stored anew by no script, and are no votes where plain commands have stored them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -25,6 +25,10 @@ impl MemoryNode {
             Repair::Yes => mutant!("repairs-in-quarantine", true, false),
             Repair::InQuarantine { .. } => false,
         });
+        let banned = self.bans.has(request, now);
+        if found.own && mutant!("vote-outlasts-its-ban", banned, false) {
+            return Reply::Banned;
+        }
         if mutant!("extend-unowned", found.own, !found.free) {
             // What stands there may be no vote, but to whom still counts it (rule Q).
             if let Some(left) = mutant!("extends-in-quarantine", shut, None) {
@@ -35,7 +39,6 @@ impl MemoryNode {
             return Reply::Extended { repaired: false };
         }
         if repair != Repair::No && mutant!("repair-over-a-stranger", found.free, true) {
-            let banned = self.bans.has(request, found.now);
             if mutant!("forced-vote-repaired", banned, false) {
                 return Reply::Banned;
             }
@@ -68,6 +71,9 @@ impl MemoryNode {
     ) -> Reply {
         if !mutant!("confirm-unowned", found.own, true) {
             return Reply::NotMine;
+        }
+        if self.bans.has(request, found.now) {
+            return Reply::Banned;
         }
         if let Some(stored) = self.counted(request, found.now) {
             let below = fence.checked_sub(block.into());

@@ -23,6 +23,9 @@ impl MemoryNode {
         let (now, time) = (found.now, found.time);
         let own = self.shares(request, found).is_some();
         let held = mutant!("share-ignores-writer", !found.alone_free(), false);
+        if mutant!("forced-reader-asked-again", !held, false) && self.bans.has(request, now) {
+            return Reply::NotMine;
+        }
         if let Some(left) = mutant!("share-in-quarantine", found.quarantine, None)
             && (!held || joins(request))
         {
@@ -116,7 +119,7 @@ impl MemoryNode {
         if !own && !alone && (!free || repair == Repair::No) {
             return Reply::NotMine;
         }
-        if !own && !alone && self.bans.has(request, now) {
+        if self.bans.has(request, now) {
             return Reply::Banned;
         }
         if let Some(left) = found.quarantine
@@ -159,6 +162,9 @@ impl MemoryNode {
         };
         if self.shares(request, found).is_none() {
             return Reply::NotMine;
+        }
+        if self.bans.has(request, found.now) {
+            return Reply::Banned;
         }
         // Where it is not known, all that was counted stands for it.
         let least = match base {

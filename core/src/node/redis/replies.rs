@@ -77,7 +77,9 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         (Op::Confirm { .. }, 6, [f, rest @ ..]) => {
             (fence(f).map(|fence| Reply::Greater { fence }), rest)
         }
-        (Op::Extend { .. }, 0, [_, _, Resp::Int(1), ..]) => (Some(Reply::Banned), more),
+        (Op::Extend { .. } | Op::Confirm { .. }, 0, [_, _, Resp::Int(1), ..]) => {
+            (Some(Reply::Banned), more)
+        }
         (Op::Extend { .. } | Op::Confirm { .. }, 0, _) => (Some(Reply::NotMine), more),
         (Op::Acquire { .. } | Op::Extend { .. }, 3, [Resp::Int(left), rest @ ..]) => {
             let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
@@ -343,6 +345,7 @@ mod tests {
         }
         let banned = format!("*4\r\n:0\r\n{TIME}:1\r\n");
         assert_eq!(reply(EXTEND, &banned).0, Reply::Banned);
+        assert_eq!(reply(CONFIRM, &banned).0, Reply::Banned);
         let other = parse_redis_value(b"*3\r\n:4\r\n$1\r\n1\r\n$1\r\n1\r\n").unwrap();
         assert_eq!(outcome(ACQUIRE, &other), Outcome::OtherRecord);
     }

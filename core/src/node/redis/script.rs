@@ -308,7 +308,10 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
     let more = 4 * voted + usize::from(block(request).is_some());
     let shared = usize::from(request.keys.mode == Mode::Shared);
     match request.op {
-        Op::Acquire { .. } => (3 + voted + 2 * guarded, 4 + more),
+        Op::Acquire { .. } => {
+            let queue = usize::from(request.keys.adopts.is_none());
+            (3 + queue + voted + 2 * guarded, 4 + more)
+        }
         // One that shares may call others, so it has their queue and their waits too.
         Op::Extend { .. } | Op::Confirm { .. } => {
             (3 + shared + voted + 2 * guarded, 3 + shared + more)
@@ -328,17 +331,20 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
 
 fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     let companions = &request.keys.companions;
+    let votes = matches!(request.op, Op::Acquire { .. });
     let extends = matches!(request.op, Op::Extend { .. } | Op::Confirm { .. });
-    let adopts = matches!(request.op, Op::Acquire { .. }) && request.keys.adopts.is_some();
+    let adopts = votes && request.keys.adopts.is_some();
     let shares = request.keys.mode == Mode::Shared;
+    // Who stores a token, or keeps it, looks at the bans; who may call others has their queue.
+    let queues = !adopts && (!extends || shares);
     resp::write_text(out, &request.keys.lock);
-    if adopts || extends && !shares {
-        write_marked(out, companions, b"x");
-    } else {
+    if queues {
         resp::write_text(out, companions.queue());
+    } else {
+        write_marked(out, companions, b"x");
     }
     write_marked(out, companions, b"s");
-    if extends && shares {
+    if queues && (votes || extends) {
         write_marked(out, companions, b"x");
     }
     if request.op == Op::Inspect {

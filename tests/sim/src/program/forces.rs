@@ -72,8 +72,8 @@ impl Client {
         }
         let readers = plan.shares || plan.programs.is_some_and(|programs| programs.may_share());
         if !readers {
-            // Two requests to each node.
-            self.in_time(stage, begun, 2 * plan.node_timeout, "a forced release");
+            // Two requests to each node; where they do not settle it, a third after as long again.
+            self.in_time(stage, begun, 5 * plan.node_timeout, "a forced release");
         }
     }
 }

@@ -284,7 +284,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let ((own, own_keys), waiter, waits) = match script {
         Script::Acquire | Script::Share => {
             let said = waits(let_in.unwrap_or(args.get(2)?))?;
-            ((4, 3), waiter(args.get(3)?)?, said)
+            ((4, 4), waiter(args.get(3)?)?, said)
         }
         Script::Adopt => ((4, 3), None, (NO_WAITS, None)),
         Script::Extend => ((3, 3), None, (NO_WAITS, None)),
@@ -380,7 +380,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => companions.queue() == keys[1],
     };
     let third = companions.shared() == *keys.get(2)?;
-    let fourth = script != Script::ShareExtend || companions.bans() == keys[3];
+    let fourth = own_keys == 3 || companions.bans() == *keys.get(3)?;
     let second = second && third && fourth && (!shares || block == 1);
     let counter = fence.is_none() || keys.get(own_keys) == Some(&companions.counter());
     (fits && bans_fit && second && counter).then(|| Call {

@@ -692,7 +692,7 @@ impl Inner {
         };
         let drift = self.clients[life.client].drift;
         let confirm = matches!(open.request.op, Op::Confirm { .. });
-        life.denied |= confirm && *reply == Reply::NotMine;
+        life.denied |= confirm && matches!(reply, Reply::NotMine | Reply::Banned);
         let end = &mut life.ends[open.ticket.node];
         match (open.request.op, reply) {
             (Op::Acquire { ttl, .. }, Reply::Granted { lasts, .. }) => {

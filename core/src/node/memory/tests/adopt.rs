@@ -18,10 +18,10 @@ fn adopt(node: &mut MemoryNode, name: &str, old: &str, ms: u64) -> Reply {
 #[test]
 fn the_vote_that_stands_is_taken_over_and_nothing_else() {
     let mut node = MemoryNode::default();
-    assert_eq!(adopt(&mut node, "b", "a", 0), Reply::NotMine);
+    assert_eq!(adopt(&mut node, "b", "d", 0), Reply::NotMine);
     assert_eq!(stands(&node, 0), None);
     let first = ask(&mut node, acquire(7, false, 1), "a", 1);
-    assert_eq!(adopt(&mut node, "c", "b", 2), Reply::NotMine);
+    assert_eq!(adopt(&mut node, "c", "e", 2), Reply::NotMine);
     let second = adopt(&mut node, "b", "a", 3);
     assert!(granted(&first) && granted(&second));
     let fence = |reply: &Reply| match reply {

@@ -53,6 +53,57 @@ fn it_is_banned_where_it_has_no_vote_too() {
 }
 
 #[test]
+fn what_was_under_way_does_not_come_back() {
+    let mut node = MemoryNode::default();
+    force(&mut node, "a", 0, 50);
+    assert_eq!(ask(&mut node, ACQUIRE, "a", 10), Reply::NotMine);
+    assert_eq!(stands(&node, 10), None);
+    // Nor where another's vote is taken over.
+    ask(&mut node, ACQUIRE, "b", 11);
+    let mut adopts = request(ACQUIRE, "a");
+    let old = crate::node::Adopted {
+        value: value("b"),
+        ban: Duration::ZERO,
+    };
+    Arc::make_mut(&mut adopts.keys).adopts = Some(Box::new(old));
+    let reply = node.execute(&adopts, None, at(12)).0.unwrap();
+    assert_eq!(reply, Reply::NotMine);
+    assert!(granted(&ask(&mut node, ACQUIRE, "b", 13)));
+    // When nothing is under way any more the ban is over.
+    ask(&mut node, Op::Release, "b", 14);
+    assert!(granted(&ask(&mut node, ACQUIRE, "a", 51)));
+}
+
+#[test]
+fn a_reader_that_was_under_way_does_not_come_back() {
+    let mut node = MemoryNode::default();
+    force(&mut node, "a", 0, 50);
+    let mut shares = request(ACQUIRE, "a");
+    Arc::make_mut(&mut shares.keys).mode = Mode::Shared;
+    let mut ask = |ms| node.execute(&shares, None, at(ms)).0.unwrap();
+    assert_eq!(ask(10), Reply::NotMine);
+    assert!(granted(&ask(51)));
+}
+
+#[test]
+fn what_a_plain_command_has_brought_back_is_no_vote() {
+    let mut node = MemoryNode::default();
+    force(&mut node, "a", 0, 50);
+    assert!(node.vote(&request(ACQUIRE, "a"), at(10)).stored);
+    for repair in [Repair::No, Repair::Yes, IN_QUARANTINE] {
+        assert_eq!(ask(&mut node, extend(repair), "a", 20), Reply::Banned);
+    }
+    let confirm = Op::Confirm {
+        ttl: TTL,
+        fence: 7,
+        block: 1,
+    };
+    assert_eq!(ask(&mut node, confirm, "a", 20), Reply::Banned);
+    assert_eq!(ask(&mut node, ACQUIRE, "a", 20), Reply::NotMine);
+    assert_eq!(ask(&mut node, Op::Release, "a", 20), HELD);
+}
+
+#[test]
 fn whoever_waits_is_called() {
     let mut node = with_queue(1);
     assert_eq!(force(&mut node, "a", 10, 50), (HELD, 1));

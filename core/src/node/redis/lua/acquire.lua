@@ -1,4 +1,4 @@
--- KEYS lock, queue, shared [, counter [, record, quarantine]].
+-- KEYS lock, queue, shared, bans [, counter [, record, quarantine]].
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter [, block]].
 -- Waits: the reservation and the life of a place, in ms; at the waiter's home also how many may be queued; of a slot
 -- `#` and its number.
@@ -7,7 +7,7 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local value, quarantine
 if A[5] and A[5] ~= '' then
-  local m = call('MGET', K[1], K[5], K[6])
+  local m = call('MGET', K[1], K[6], K[7])
   if A[5] ~= '-' and m[2] ~= A[5] then return {4, time[1], time[2]} end
   value, quarantine = m[1], m[3]
 end
@@ -18,8 +18,11 @@ if not value then value = call('GET', K[1]) end
 --- lease.lua
 local own = value and lease(value) == mine or form == '=' and stands and lease(whose) == mine
 local held = value and (not form or last or form ~= '@' and form ~= '&' and stands)
+-- Who was forced out does not come back by a request that was under way: also where a plain command has stored it since.
+local banned = (own or not held) and call('ZSCORE', K[4], mine)
+if banned and now <= tonumber(banned) then return {2, time[1], time[2]} end
 local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)')
-if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
+if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[7]), time[1], time[2]} end
 -- Reserved for this waiter; others may wait behind it.
 local crowded = (form == '@' or form == '&' and not last) and stands and whose == A[4]
 if not own and not crowded then
@@ -57,4 +60,5 @@ elseif crowded then
 else
   call('SET', K[1], A[1], 'PX', A[2])
 end
+local counter = K[5]
 --- fence.lua

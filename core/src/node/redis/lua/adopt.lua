@@ -17,6 +17,8 @@ if not value then value = call('GET', K[1]) end
 -- Also where it has no vote: an extension that its client sent before may come yet, and would store it anew.
 local bans, banned, ban = K[2], lease(A[4]), A[3]
 --- ban.lua
+local forced = call('ZSCORE', bans, mine)
+if forced and now <= tonumber(forced) then return {2, time[1], time[2]} end
 -- In its form: a key of readers, or one that is reserved or kept, holds no lease, whatever text is said to be its value.
 local holder = form == '=' and stands and whose or not form and value
 if not holder or lease(holder) ~= lease(A[4]) and lease(holder) ~= mine then return {2, time[1], time[2]} end
@@ -30,4 +32,5 @@ else
   call('SET', K[1], A[1], 'KEEPTTL')
 end
 if call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
+local counter = K[4]
 --- fence.lua

@@ -25,8 +25,8 @@ end
 local own = value and lease(value) == mine or form == '=' and stands and lease(whose) == mine
 local gone = not last and (not value or form == '@' or form == '&' or form and not stands)
 if not own and (not gone or A[3] == '0' or A[3] == '3') then return A[4] and {0, time[1], time[2]} or 0 end
--- Who was forced out does not come back. Whoever stores nothing anew need not look.
-local banned = not own and call('ZSCORE', K[2], mine)
+-- Who was forced out does not come back. Its vote may, by a plain command that was under way, and is none.
+local banned = call('ZSCORE', K[2], mine)
 if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 -- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
 if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[6]), time[1], time[2]} end

@@ -1,4 +1,4 @@
--- KEYS lock, queue, shared [, counter [, record, quarantine]].
+-- KEYS lock, queue, shared, bans [, counter [, record, quarantine]].
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter]. As acquire; the waiter is one of
 -- those that share. Behind its waits stands a blank and `+` where its home has voted for it.
 local call, K, A = redis.call, KEYS, ARGV
@@ -6,7 +6,7 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local value, quarantine
 if A[5] and A[5] ~= '' then
-  local m = call('MGET', K[1], K[5], K[6])
+  local m = call('MGET', K[1], K[6], K[7])
   if A[5] ~= '-' and m[2] ~= A[5] then return {4, time[1], time[2]} end
   value, quarantine = m[1], m[3]
 end
@@ -14,11 +14,15 @@ if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
 -- MGET does not show what is of another type; GET says so.
 if not value then value = call('GET', K[1]) end
 --- form.lua
+--- lease.lua
 local score = last and call('ZSCORE', K[3], A[1])
 local own = score and now <= tonumber(score)
 local held = value and (not form or form ~= '@' and form ~= '&' and stands)
+-- Who was forced out does not come back by a request that was under way.
+local banned = not held and call('ZSCORE', K[4], mine)
+if banned and now <= tonumber(banned) then return {2, time[1], time[2]} end
 local reservation, life, most, let_in = string.match(A[3], '^(%d+) (%d+) ?(%d*) ?(%+?)$')
-if quarantine and (not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
+if quarantine and (not held or most ~= '') then return {3, call('PTTL', K[7]), time[1], time[2]} end
 if not own then
   local left, holder, ours = nil, '', false
   if held then
@@ -55,7 +59,7 @@ local fence = A[7] or ''
 local known
 if form ~= '&' or base == '0' and fence ~= '' then
   -- 0: not known, for whoever said so counts no fences. All that was counted by now is no less.
-  known = fence ~= '' and string.format('%.0f', math.max(call('ZSCORE', K[4], 'f') or 0, 1))
+  known = fence ~= '' and string.format('%.0f', math.max(call('ZSCORE', K[5], 'f') or 0, 1))
   base = known or '0'
 end
 local least
@@ -63,13 +67,13 @@ local least
 if not A[5] then return 1 end
 if fence == '0' then
   -- Nothing is proposed: nothing is counted, and what is stored was others'.
-  fence = call('ZSCORE', K[4], 'f')
+  fence = call('ZSCORE', K[5], 'f')
   fence = fence and string.format('%.0f', fence) or ''
 elseif fence ~= '' then
   if tonumber(fence) > now + 10000000 then fence = string.format('%.0f', now + 10000000) end
   -- Beyond all that was counted for one alone. Readers may have one number.
   if tonumber(fence) <= tonumber(base) then fence = string.format('%.0f', base + 1) end
-  call('ZADD', K[4], 'GT', fence, 'f')
-  if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end
+  call('ZADD', K[5], 'GT', fence, 'f')
+  if A[8] ~= '' then call('PEXPIRE', K[5], A[8]) end
 end
 return {1, fence, time[1], time[2]}

@@ -29,8 +29,8 @@ local held = value and (not form or form ~= '@' and form ~= '&' and stands)
 if A[3] == '3' and not own or not own and not alone and (held or A[3] == '0') then
   return A[5] and {0, time[1], time[2]} or 0
 end
--- Who was forced out does not come back. Whoever stores nothing anew need not look.
-local banned = not own and not alone and call('ZSCORE', K[4], mine)
+-- Who was forced out does not come back. Its vote may, by a plain command that was under way, and is none.
+local banned = call('ZSCORE', K[4], mine)
 if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 -- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
 if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[7]), time[1], time[2]} end

@@ -72,6 +72,13 @@ impl Quest<'_> {
                     self.look_at_votes(0, None, now);
                 }
             }
+            // The token was forced out of the lock: the wait goes on with another.
+            Heard::Refused { line: None, .. }
+                if mutant!("waits-on-with-a-banned-token", true, false) =>
+            {
+                self.give_up(Some(home));
+                self.poll();
+            }
             Heard::Refused { left, line } => {
                 self.in_vain = 0;
                 self.wait_at(home, left, line, now);

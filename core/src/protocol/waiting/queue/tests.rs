@@ -348,6 +348,20 @@ fn a_call_is_answered_whatever_is_wrong_with_another_lock() {
 }
 
 #[test]
+fn who_waits_and_is_forced_out_goes_on_with_another_token() {
+    let mut asking = Asking::new(1);
+    asking.turn();
+    let (first, ticket, sink) = asking.asked().remove(0).expect("it is asked");
+    sink.on_reply(ticket, Reply::NotMine, None);
+    asking.turn();
+    let asked = std::mem::take(&mut *lock(&asking.nodes[0].asked));
+    let mut asked = asked.into_iter().map(|(request, ..)| request);
+    let again = asked.find(|request| matches!(request.op, Op::Acquire { .. }));
+    let again = again.expect("it asks again");
+    assert!(again.value != first.value && again.waiter == first.waiter);
+}
+
+#[test]
 fn who_calls_is_there() {
     assert!(answers_a_call_after(|asking| {
         let (set, pause) = (&asking.set, Duration::from_secs(1));

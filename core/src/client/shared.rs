@@ -227,7 +227,24 @@ impl fmt::Debug for Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crate::{Client, ErrorKind};
+
+    #[test]
+    fn a_place_lives_longer_over_a_slow_network() {
+        for (timeout, expected) in [
+            (250, [200, 60_000]),
+            (375, [300, 60_000]),
+            (5_000, [4_000, 67_400]),
+        ] {
+            let client = Client::builder().nodes(["memory://slow"]);
+            let client = client.node_timeout(Duration::from_millis(timeout));
+            let waits = client.build().unwrap().shared.waits;
+            let told = [waits.reservation, waits.place].map(|long| long.as_millis());
+            assert_eq!(told, expected, "{timeout}");
+        }
+    }
 
     #[test]
     fn a_client_starts_when_it_is_first_used() {

@@ -805,8 +805,12 @@ pub const ALL: &[Change] = &[
 /// Those that need what no memory node has (values of a later version, and keys of another
 /// type), or the very end of a ban or of what is kept. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
-    change("share", "now - asked < 3000000", "now - asked <= 3000000"),
-    change("share", "now - asked < 3000000 and ", ""),
+    change("share", "now - asked < math.max", "now - asked <= math.max"),
+    change(
+        "share",
+        "math.max(3000000, 2400000 + 2000 * reservation)",
+        "3000000",
+    ),
     change("adopt", "or not form and value", "or value"),
     change(
         "release",

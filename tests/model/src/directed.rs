@@ -220,7 +220,7 @@ impl Case<'_> {
                 lock: self.keys.lock.clone(),
                 companions: self.keys.companions.clone(),
                 waits: Waits {
-                    reservation: Duration::from_millis(20),
+                    reservation: millis(words, "reservation", 20),
                     place: millis(words, "life", 1000),
                     most: 2,
                 },

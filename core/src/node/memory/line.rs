@@ -38,8 +38,12 @@ pub struct Place {
 /// How many readers are called at once.
 const CALLED: usize = 64;
 
-/// A waiter that has not asked for so many µs may be stopped: a live one asks every 2.4 s.
-const STOPPED: u64 = 3_000_000;
+/// A waiter that has not asked for so many µs may be stopped: a live one asks every 2.4 s, and over a
+/// slow network later by what an answer takes.
+fn stopped(waits: Waits) -> u64 {
+    let slow = 2_400_000 + 2 * micros(waits.reservation);
+    mutant!("slow-is-stopped", slow, 0).max(3_000_000)
+}
 
 /// Whose turn it is to have a lock that nobody has for itself, and that is reserved for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,9 +239,11 @@ impl MemoryNode {
             let alive = self.listeners.of(&first.waiter.inbox) > 0;
             if last.is_some() {
                 // It is told nothing yet: what it waits for has no end that is known. One that has
-                // not asked for so long may be stopped: it is queued anew when it goes on.
-                let asked = first.end.saturating_sub(micros(request.keys.waits.place));
-                let lately = MemoryNode::time(now).saturating_sub(asked) < STOPPED;
+                // not asked for so long may be stopped: it is queued anew when it goes on. Its own
+                // place is longer by as much as it is slower.
+                let waits = request.keys.waits;
+                let asked = first.end.saturating_sub(micros(waits.place));
+                let lately = MemoryNode::time(now).saturating_sub(asked) < stopped(waits);
                 if alive && mutant!("stopped-writer-keeps-readers-out", lately, true) {
                     return Some(Turn::AfterReaders);
                 }

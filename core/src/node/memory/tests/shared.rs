@@ -263,6 +263,42 @@ fn those_who_share_it_longest_are_told() {
 }
 
 #[test]
+fn a_slow_writer_is_not_taken_for_stopped() {
+    let mut node = listening(2);
+    let long = Op::Acquire {
+        ttl: Duration::from_secs(60),
+        candidate: 0,
+        home: true,
+        let_in: false,
+        block: 1,
+    };
+    // As clients have it whose nodes may take 5 s to answer, and others.
+    let asks = |number, name: &str, mode, (reservation, place)| {
+        let mut request = Request {
+            waiter: Some(waiter(number)),
+            ..request(long, name)
+        };
+        let keys = Arc::make_mut(&mut request.keys);
+        keys.waits.reservation = Duration::from_millis(reservation);
+        keys.waits.place = Duration::from_millis(place);
+        keys.mode = mode;
+        request
+    };
+    let (slow, quick) = ((4_000, 67_400), (200, 60_000));
+    let mut ask = |request: Request, ms| node.execute(&request, None, at(ms)).0.unwrap();
+    assert!(granted(&ask(asks(1, "a", Mode::Shared, quick), 0)));
+    assert!(!granted(&ask(asks(2, "b", Mode::Exclusive, slow), 0)));
+    for reader in [quick, slow] {
+        let reader = asks(1, "c", Mode::Shared, reader);
+        assert!(
+            !granted(&ask(reader, 10_399)),
+            "it may be at its next poll yet"
+        );
+    }
+    assert!(granted(&ask(asks(1, "c", Mode::Shared, slow), 10_400)));
+}
+
+#[test]
 fn a_writer_that_has_stopped_keeps_readers_out_for_three_seconds() {
     let mut node = listening(3);
     let patient = |op, number, name: &str, mode| {

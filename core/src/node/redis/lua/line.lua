@@ -52,9 +52,10 @@ local function turn(me)
       if now < ends then
         if last then
           -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting, nor does one that
-          -- has not asked for three seconds and so may be stopped: it is queued anew when it goes on.
+          -- has not asked for three seconds, or longer over a slow network, and so may be stopped: it is queued anew when it goes
+          -- on. Its own place is longer by as much as it is slower.
           local asked = ends - 1000 * life
-          if now - asked < 3000000 and (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
+          if now - asked < math.max(3000000, 2400000 + 2000 * reservation) and (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
         else
           local listeners = redis.pcall('PUBLISH', inbox, slot and number .. ' ' .. slot or number)
           -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.

@@ -83,9 +83,12 @@ impl Inner {
         let me = request.waiter.as_ref();
         let before = line.queue.iter().take_while(|p| Some(&p.waiter) != me);
         let shares = request.keys.mode == Mode::Shared;
-        // Readers come before a writer that has not asked for three seconds.
-        let life = request.keys.waits.place.as_millis() as u64 * 1000;
-        let lately = |end: u64| time.saturating_sub(end.saturating_sub(life)) < 3_000_000;
+        // Readers come before a writer that has not asked for three seconds, or longer over a slow
+        // network.
+        let micros = |d: Duration| d.as_millis() as u64 * 1000;
+        let life = micros(request.keys.waits.place);
+        let slow = 2_400_000 + 2 * micros(request.keys.waits.reservation);
+        let lately = |end: u64| time.saturating_sub(end.saturating_sub(life)) < slow.max(3_000_000);
         let before = before.filter(|p| !shares || p.mode == Mode::Exclusive && lately(p.end));
         let mut live = before.filter(|p| time < p.end && state.listeners(&p.waiter) > 0);
         live.next().map(|place| place.waiter.clone())

@@ -285,3 +285,38 @@ fn what_is_released_leaves_nothing_of_the_lease_before() -> Result<(), Error> {
     stage.await_nothing_left();
     Ok(())
 }
+
+#[test]
+fn what_is_adopted_again_and_again_leaves_nothing_of_the_first_lease() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let client = || Client::new(&stage.nodes);
+    let (first, second, third) = (client()?, client()?, client()?);
+    let lease = get(first.lock("a").ttl(Duration::from_secs(60)))?;
+    let text = export(&lease)?;
+    // As above: the vote there stays that of the first.
+    stage.tell("stop 3");
+    let adopted = adopt(&second, &text)?;
+    let adopted = adopt(&third, &export(&adopted)?)?;
+    assert!(blocking::wait(adopted.release())?);
+    stage.tell("cont 3");
+    stage.await_nothing_left();
+    Ok(())
+}
+
+#[test]
+fn what_is_adopted_and_lost_leaves_nothing_of_the_first_lease() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (first, second) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let lease = get(first.lock("a").ttl(Duration::from_secs(60)))?;
+    let text = export(&lease)?;
+    stage.tell("stop 3");
+    let adopted = adopt(&second, &text)?;
+    blocking::wait(second.force_release("a", None))?;
+    assert_eq!(
+        kind(blocking::wait(adopted.extend(None))),
+        ErrorKind::LockLost
+    );
+    stage.tell("cont 3");
+    stage.await_nothing_left();
+    Ok(())
+}

@@ -1,8 +1,9 @@
 //! The end of a lease that goes on in another client: its votes stand until they end, or until
 //! that client [takes them over](crate::protocol::adopt). What it has left behind else is given
-//! up: a place in a queue, for a node would call it and wait for it in vain; and where no vote is
-//! known what it was asked for, which may come yet when the other client is done. An extension
-//! that is under way to a vote does nothing there: the other client bans what it takes over.
+//! up: a place in a queue, for a node would call it and wait for it in vain; where no vote is known
+//! what it was asked for, which may come yet when the other client is done; and the lease that it has
+//! adopted itself, where that stands yet. An extension that is under way to a vote does nothing there:
+//! the other client bans what it takes over.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,6 +35,7 @@ impl Hold {
         let (group, since) = (state.lease.group, state.lease.since);
         let mut traces = state.votes.traces(None);
         let asked = state.votes.not_granted();
+        let old = self.adopted(&state.votes);
         drop(state);
         for (node, traces) in traces.iter_mut().enumerate() {
             let asked = mutant!("export-leaves-what-it-asked", asked.contains(node), false);
@@ -41,6 +43,7 @@ impl Hold {
             traces.waiter &= mutant!("export-stays-queued", true, false);
         }
         self.undo(&traces);
+        self.release_old(old, now);
         count(&self.set.counters.released);
         self.set.counters.measures.released(group, since.until(now));
         self.tell_over();

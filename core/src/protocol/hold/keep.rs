@@ -67,7 +67,9 @@ impl Hold {
         let Some(reason) = state.loss else { return };
         let wakers = state.lease.watchers.take();
         let callbacks = std::mem::take(&mut state.lease.callbacks);
-        let traces = self.traces(&state.votes, None, self.set.clock.now());
+        let now = self.set.clock.now();
+        let traces = self.traces(&state.votes, None, now);
+        let old = self.adopted(&state.votes);
         drop(state);
         if mutant!("loss-wakes-nobody", true, false) {
             wakers.wake();
@@ -78,6 +80,7 @@ impl Hold {
         if mutant!("lost-lease-stays", true, false) {
             self.undo(&traces);
         }
+        self.release_old(old, now);
         if mutant!("loss-calls-nobody", true, false) {
             self.tell_over();
         }

@@ -134,6 +134,9 @@ impl Sink for Release {
     }
 }
 
+/// See [`Hold::adopted`].
+type Adopted = (Value, Nodes);
+
 impl Hold {
     /// Ends the token's life and sends its release to every node that may
     /// know it. Returns whether the lease was valid, and the nodes' answers to
@@ -160,10 +163,7 @@ impl Hold {
             self.end.store(Instant::NEVER.0, Ordering::Release);
         }
         let traces = self.traces(&state.votes, stay, now);
-        let old = match (was, &self.terms.keys.adopts) {
-            (Phase::Held, Some(old)) => Some((old.value.clone(), state.votes.not_granted())),
-            _ => None,
-        };
+        let old = self.adopted(&state.votes).filter(|_| was == Phase::Held);
         let (group, since) = (state.lease.group, state.lease.since);
         let wakers = state.round.wakers.take();
         drop(state);
@@ -179,9 +179,7 @@ impl Hold {
             return (false, Release::new(&self.set, false, 0));
         }
         let release = self.undo_at(&traces, now);
-        if let Some((old, nodes)) = old {
-            self.release_old(&old, nodes, now);
-        }
+        self.release_old(old, now);
         if was == Phase::Held {
             self.tell_over();
         }
@@ -256,9 +254,16 @@ impl Hold {
         (at != Instant::NEVER).then_some(at)
     }
 
-    /// What was adopted may stand yet on nodes whose votes were not taken over: nobody else
-    /// can win with it any more, and nobody else takes it away.
-    fn release_old(&self, old: &Value, nodes: Nodes, now: Instant) {
+    /// The value of the lease that was adopted, and the nodes whose votes were not taken over.
+    pub(super) fn adopted(&self, votes: &Votes) -> Option<Adopted> {
+        let old = self.terms.keys.adopts.as_ref()?;
+        Some((old.value.clone(), votes.not_granted()))
+    }
+
+    /// Of a lease that is over: what it has adopted may stand yet on nodes whose votes were not
+    /// taken over. Nobody else can win with that any more, and nobody else takes it away.
+    pub(super) fn release_old(&self, old: Option<Adopted>, now: Instant) {
+        let Some((old, nodes)) = old else { return };
         let sink: Arc<dyn Sink> = Release::new(&self.set, false, nodes.iter().count());
         let traces = Traces {
             token: true,

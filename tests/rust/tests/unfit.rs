@@ -181,13 +181,19 @@ struct Sentinel(Child, PathBuf);
 
 impl Sentinel {
     fn of(master: &str) -> (Sentinel, String) {
+        Sentinel::naming(master, "127.0.0.1")
+    }
+
+    /// One that calls the host of that master so.
+    fn naming(master: &str, host: &str) -> (Sentinel, String) {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let port = port.expect("a port").port();
         let folder = std::env::temp_dir().join(format!("qlsentinel{port}"));
         fs::create_dir(&folder).expect("a folder");
-        let (host, at) = master[8..].split_once(':').expect("host and port");
+        let (_, at) = master[8..].split_once(':').expect("host and port");
         let settings = format!(
-            "bind 127.0.0.1\nport {port}\ndir {0}\nlogfile {0}/log\nsentinel monitor m {host} {at} 1\n",
+            "bind 127.0.0.1\nport {port}\ndir {0}\nlogfile {0}/log\nsentinel resolve-hostnames yes\n\
+             sentinel announce-hostnames yes\nsentinel monitor m {host} {at} 1\n",
             folder.display()
         );
         fs::write(folder.join("conf"), settings).expect("written");
@@ -263,6 +269,11 @@ fn sentinels_of_two_deployments_are_told() {
     for host in hosts {
         assert_eq!(found(url(&[host])), None);
     }
+    // One of one deployment may name the host where others name the address.
+    let (_named, host) = Sentinel::naming(&stage.nodes[0], "localhost");
+    assert_eq!(found(url(&[hosts[0], &host])), None);
+    let said = found(url(&[hosts[1], &host])).expect("it is told");
+    assert!(said.contains("localhost"), "{said}");
 }
 
 /// A probe runs no script there, for that would make it a used one.

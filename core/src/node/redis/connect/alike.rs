@@ -117,7 +117,11 @@ impl<'a> Others<'a> {
 }
 
 async fn run_at(target: &Target, endpoint: &Endpoint, at: SocketAddr) -> Option<String> {
-    let stream = target.dial.dial_at(endpoint, at).await.ok()?;
+    run_of(target, target.dial.dial_at(endpoint, at).await.ok()?).await
+}
+
+/// The run of the master that the stream leads to.
+pub(super) async fn run_of(target: &Target, stream: Stream) -> Option<String> {
     let mut wire = Wire::new(stream, target.gate.inbox.clone());
     let mut commands = login(&target.address);
     let sections = ["server", "replication"].map(|what| redis::cmd("INFO").arg(what).take());

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::alike::run_of;
 use super::talk::{exchange, within};
 use super::target::Target;
 use crate::node::address::{Endpoint, Sentinels, shown};
@@ -68,7 +69,8 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
     })
 }
 
-/// What another sentinel says, if that is not `named`, the server that the one at `by` has named.
+/// What another sentinel says, if that is not `named`, the server that the one at `by` has named. Some
+/// of one deployment may name its host and others its address, so what differs is asked who it is.
 pub(crate) async fn disagreement(target: &Target, by: usize, named: &Endpoint) -> Option<String> {
     let Endpoint::Sentinel(sentinels) = &target.address.endpoint else {
         return None;
@@ -76,6 +78,7 @@ pub(crate) async fn disagreement(target: &Target, by: usize, named: &Endpoint) -
     for place in (0..sentinels.hosts.len()).filter(|place| *place != by) {
         if let Ok(Some(other)) = ask(target, sentinels, place).await
             && other != *named
+            && !is_one_server(target, named, &other).await
         {
             let host = |place: usize| shown(&sentinels.hosts[place]);
             return Some(format!(
@@ -88,6 +91,25 @@ pub(crate) async fn disagreement(target: &Target, by: usize, named: &Endpoint) -
         }
     }
     None
+}
+
+/// Whether one master answers at both.
+async fn is_one_server(target: &Target, one: &Endpoint, other: &Endpoint) -> bool {
+    let run = run_at(target, one).await;
+    run.is_some() && run == run_at(target, other).await
+}
+
+/// The run of the master there, if it tells that in time.
+async fn run_at(target: &Target, endpoint: &Endpoint) -> Option<String> {
+    let gate = &target.gate;
+    let most = PATIENCE.max(gate.node_timeout * STEPS);
+    let work = async {
+        Ok(match target.dial.dial(endpoint).await {
+            Ok(stream) => run_of(target, stream).await,
+            Err(_) => None,
+        })
+    };
+    within(&gate.clock, most, work).await.ok()?
 }
 
 /// Asks the sentinel at that place where the master is; `None`: it knows none of the name.

@@ -838,8 +838,9 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
     let key = names::lock_key(namespace, name, naming)?;
     if naming == Naming::Raw && client.settings.has_cluster() && !names::shares_hash_slot(&key) {
         return Err(Error::invalid(format!(
-            "the raw lock name {} has braces that form no hash tag, so in a cluster its keys would \
-             be on several servers: leave the braces out, or write `{{tag}}`",
+            "the lock name {} is a key as it stands, and has braces that form no hash tag, so in a \
+             cluster what goes with it would be on several servers: leave the braces out, or write \
+             `{{tag}}`",
             shown(name)
         )));
     }

@@ -30,7 +30,9 @@ use replicas::Replicas;
 
 /// How long a connection is used before its server is asked again whether it drops keys, behind
 /// what is written then.
-pub(crate) const LOOKED_AT: Duration = Duration::from_secs(5);
+pub(crate) const LOOKED_AT: Duration = Duration::from_secs(4);
+/// One that was idle for so much longer is asked so before anything else.
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
 /// This many counters are remembered whose life was told; beyond it all are forgotten.
 const REMEMBERED: usize = 1024;
@@ -154,6 +156,10 @@ impl Pipe {
 
     /// Writes a request, now.
     pub(crate) fn write(&mut self, mut item: Box<Item>, now: Instant) {
+        let idle = now >= self.look_at + IDLE;
+        if mutant!("idle-is-looked-at-behind", idle, false) {
+            self.look(now);
+        }
         item.written = now;
         item.heard = self.replies;
         item.request.op = item.request.op.on(self.server);
@@ -293,15 +299,20 @@ impl Pipe {
         {
             self.places.push_back(Place::Wait);
         }
-        // Last, so that nothing waits for it: it was looked at on connect, but a policy can be
-        // set at any time.
+        // Last, so that nothing waits for it.
         if mutant!("looked-at-once", now >= self.look_at, false) {
-            self.look_at = now + LOOKED_AT;
-            resp::write_array(&mut self.wire.out, 2);
-            resp::write_text(&mut self.wire.out, b"INFO");
-            resp::write_text(&mut self.wire.out, b"memory");
-            self.places.push_back(Place::Memory);
+            self.look(now);
         }
+    }
+
+    /// Asks whether the server drops keys: that was seen on connect, but a policy can be set at any
+    /// time.
+    fn look(&mut self, now: Instant) {
+        self.look_at = now + LOOKED_AT;
+        resp::write_array(&mut self.wire.out, 2);
+        resp::write_text(&mut self.wire.out, b"INFO");
+        resp::write_text(&mut self.wire.out, b"memory");
+        self.places.push_back(Place::Memory);
     }
 
     /// Whether the server has said that it may drop keys, since it was connected to.
@@ -319,6 +330,13 @@ impl Pipe {
         let before = done.len();
         let waited = matches!(self.places.front(), Some(Place::Wait));
         let asked = self.read(reply, done);
+        if mutant!("counts-what-may-be-dropped", self.evicts, false) {
+            // What it gives or keeps from here on is no vote: it is asked for again where the server
+            // is admitted anew, or refused.
+            let votes = |item: &Item| !matches!(item.request.op, Op::Release | Op::Inspect);
+            let since = done.range_mut(before..).filter(|(item, _)| votes(item));
+            since.for_each(|(_, outcome)| *outcome = Outcome::OtherRecord);
+        }
         if let Some(replicas) = self.replicas.as_mut().filter(|_| !waited) {
             replicas.park(done, before);
         }

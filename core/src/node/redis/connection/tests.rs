@@ -19,7 +19,7 @@ use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::native::Delete;
-use crate::node::redis::pipe::LOOKED_AT;
+use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
@@ -411,7 +411,7 @@ async fn a_server_that_may_drop_keys_by_now_is_looked_at_anew() {
         link.written()[1]
     };
     let mut link = Link::connected();
-    let early = LOOKED_AT - Duration::from_secs(1);
+    let early = LOOKED_AT / 2;
     assert_eq!(asks_later(&mut link, early), 1);
     link.answered(&[ONE]);
     assert_eq!(asks_later(&mut link, early), 2);
@@ -436,6 +436,36 @@ async fn a_server_that_may_drop_keys_by_now_is_looked_at_anew() {
     link.accept_eviction = true;
     link.connects();
     assert_eq!(asks_later(&mut link, LOOKED_AT), 1);
+}
+
+/// What a client asks after it was idle is behind the look, and no vote where keys may be dropped by
+/// now: it is asked for again over the next connection.
+#[tokio::test]
+async fn no_vote_counts_that_is_behind_the_word_of_a_server_that_may_drop_keys() {
+    const DROPS: &str = "$43\r\nmaxmemory:9\r\nmaxmemory_policy:allkeys-lfu\r\n\r\n";
+    for native in [false, true] {
+        let mut link = Link::connected();
+        let idle = (LOOKED_AT + IDLE).as_nanos() as u64;
+        link.clock.0.fetch_add(idle, Ordering::Relaxed);
+        link.asks_all(&[ACQUIRE], native);
+        let vote = match native {
+            true => vec![OK, OURS, TIME],
+            false => vec![":1\r\n"],
+        };
+        let up = link.connection.up.as_mut().expect("a connection");
+        let mut done = VecDeque::new();
+        for reply in [vec![DROPS], vote].concat() {
+            let reply = redis::parse_redis_value(reply.as_bytes()).expect("RESP");
+            assert!(up.take_reply(reply, &mut done), "nobody has asked");
+        }
+        link.connection.done = done;
+        link.connection.take_outcomes();
+        link.connection.push_on();
+        assert!(lock(&link.heard.1).is_empty(), "no vote is told");
+        assert!(link.connection.up.is_none() && link.connection.connecting.is_some());
+        link.connects();
+        assert_eq!(link.written()[1], 1, "it is asked for again");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ const COMMANDS: &str = "+select +info +client|info +script|load +eval +evalsha +
 /// The words of `ACL SETUSER` that give a user what locks need on a node, in the namespace of
 /// these keys (`lock:` by default), and no more.
 ///
-/// Not among them, for locks need it not: `+scan`, for [`Client::list`](crate::Client::list);
+/// Not among them, for locks need it not: `+scan`, for [`Client::list`](crate::Client::list) and
+/// for namespaces that begin each other, as a [probe](crate::Client::probe) finds them;
 /// `+wait`, for [`wait_replicas`](crate::ClientBuilder::wait_replicas).
 pub fn permissions(namespace: &str) -> String {
     let mut like = String::new();

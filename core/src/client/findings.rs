@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::error::shown;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
@@ -20,6 +21,7 @@ pub(super) struct Terms<'a> {
     pub(super) expected: &'a Expected,
     pub(super) node_timeout: Duration,
     pub(super) drift: f64,
+    pub(super) namespace: &'a str,
     /// The epoch of the set, by the first node that tells one.
     pub(super) epoch: Option<u64>,
     /// No node has a record, and all were seen: the first client founds the set.
@@ -171,6 +173,19 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
                  node nearer",
                 ample(middle)
             ),
+        ));
+    }
+    for other in &looked.nested {
+        let (ours, other) = (terms.namespace, shown(other));
+        report.findings.push(found(
+            Severity::Warning,
+            "QD27",
+            format!(
+                "it has a set in the namespace {other}, and this client's is {ours}: one begins the \
+                 other, so locks of both can have one key, and do not keep each other out",
+                ours = shown(ours.as_bytes()),
+            ),
+            "give each set a namespace that no other begins with",
         ));
     }
     if looked.heard == Some(false) {

@@ -50,6 +50,7 @@ pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
         expected: gate.expected(),
         node_timeout: settings.node_timeout,
         drift: settings.drift,
+        namespace: &set.namespace,
         epoch: records().flatten().flatten().find_map(ours),
         unfounded: records().all(|record| record.is_some_and(Option::is_none)),
     };

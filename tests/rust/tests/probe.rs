@@ -10,7 +10,7 @@ use quorlock::{
     blocking,
 };
 use quorlock_tests::queue::until;
-use quorlock_tests::{Stage, documented_permissions, nap};
+use quorlock_tests::{Stage, documented_permissions, escaped, nap};
 
 fn probe(builder: ClientBuilder) -> Probe {
     let client = builder.build().unwrap();
@@ -371,4 +371,66 @@ fn memory_nodes_and_closed_clients() {
     blocking::wait(client.close());
     let error = blocking::wait(client.probe()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn namespaces_that_begin_each_other() {
+    let in_namespace = |nodes: &[String], namespace: &str, set: &str| {
+        let sets = of(nodes).namespace(namespace).set_name(set);
+        sets.restart_guard(RestartGuard::Off)
+    };
+    let founded = |builder: ClientBuilder| {
+        let client = builder.build().expect("URLs");
+        let lease = blocking::wait(client.lock("x").acquire()).expect("free");
+        blocking::wait(lease.release()).expect("it is asked");
+        blocking::wait(client.close());
+    };
+    let nested = |probe: &Probe| -> Vec<String> {
+        let found = probe.all().filter(|(_, found)| found.id == "QD27");
+        found.map(|(_, found)| found.what.clone()).collect()
+    };
+    for words in [&[][..], &["shards=3"]] {
+        let stage = Stage::like(1, words);
+        let sets = [("a:", "one"), ("a:b:", "two"), ("c:", "three")];
+        let sets = sets.map(|(namespace, set)| in_namespace(&stage.nodes, namespace, set));
+        founded(sets[0].clone());
+        // Data, however it is named.
+        stage.tell("redis 1 SET a:x:%23node x");
+        stage.tell("redis 1 RPUSH a:y:%23node x");
+        // What is new is still so afterwards, and is asked nothing.
+        for set in [&sets[0], &sets[1]] {
+            assert_eq!(nested(&probe(set.clone())), [""; 0]);
+        }
+        founded(sets[1].clone());
+        founded(sets[2].clone());
+        for (set, other) in sets.iter().zip([Some("`a:b:`"), Some("`a:`"), None]) {
+            let probe = probe(set.clone());
+            let found = nested(&probe);
+            assert_eq!(found.len(), usize::from(other.is_some()), "{probe:?}");
+            assert!(
+                found
+                    .iter()
+                    .all(|what| other.is_some_and(|other| what.contains(other)))
+            );
+            assert_eq!((probe.votes, probe.nodes[0].votes), (1, true), "{probe:?}");
+        }
+    }
+}
+
+#[test]
+fn namespaces_are_not_looked_for_without_the_right_to_scan() {
+    let stage = Stage::like(1, &["auth"]);
+    let line = documented_permissions();
+    let nested = |words: &[&str]| {
+        let line = line.iter().map(String::as_str);
+        stage.permit(line.chain(words.iter().copied()));
+        let probe = probe(of(&stage.nodes));
+        assert_eq!(probe.votes, 1, "{probe:?}");
+        ids(&probe.nodes[0]) == ["QD27"]
+    };
+    assert!(!nested(&["+scan"]));
+    let record = stage.tell("redis 1 GET lock:%23node");
+    stage.tell(&format!("redis 1 SET lock:b:%23node {}", escaped(&record)));
+    assert!(nested(&["+scan"]));
+    assert!(!nested(&[]));
 }

@@ -9,6 +9,7 @@ mod former;
 mod greet;
 mod locate;
 mod look;
+mod nested;
 mod prepare;
 mod replicas;
 mod scan;

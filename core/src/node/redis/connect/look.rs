@@ -1,6 +1,7 @@
 //! A look at a node that admits and founds nothing: what it says of itself, and why
 //! it cannot be used, for people to read.
 
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -16,6 +17,7 @@ use super::greet::{
     take_info, unanswered,
 };
 use super::locate::{disagreement, locate};
+use super::nested::nested;
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
@@ -78,6 +80,10 @@ pub(crate) struct Looked {
     pub(crate) delete: Option<Delete>,
     /// Messages to waiters get through; `None`: that was not tried.
     pub(crate) heard: Option<bool>,
+    /// All that decides on its vote was seen.
+    seen: bool,
+    /// Namespaces with sets of their own that begin this client's, or are begun by it.
+    pub(crate) nested: BTreeSet<Vec<u8>>,
 }
 
 /// Looks at a node for at most this long. What was seen until then is told.
@@ -100,7 +106,8 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
         })
         .await
     };
-    looked.stopped = stopped.err();
+    // What is looked for behind that is told as far as it was found in time.
+    looked.stopped = stopped.err().filter(|_| !looked.seen);
     looked
 }
 
@@ -196,7 +203,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
             asked("script|load", loaded.map_err(Stopped::Unreached)?.pop())?;
             let stats = commandstats(&mut wire).await.map_err(Stopped::Unreached)?;
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
-            Ok(())
+            return Ok(());
         }
         Some(Some(record)) if ours(&record) => {
             if !record.is_pledge() {
@@ -207,11 +214,13 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
             let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
-            Ok(())
         }
         // What another set may do there is not ours to try.
-        Some(_) => Ok(()),
+        Some(_) => return Ok(()),
     }
+    looked.seen = true;
+    nested(target, &mut wire, &mut looked.nested).await;
+    Ok(())
 }
 
 /// The same of a cluster: its record, and whether all its primaries may be asked.
@@ -230,6 +239,11 @@ async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped
         for _ in 0..ROUND_TRIPS {
             time_of(target, &mut shard.wire, looked).await?;
         }
+    }
+    let has_record = matches!(looked.record, Some(Some(_)));
+    looked.seen = true;
+    for shard in shards.iter_mut().filter(|_| has_record) {
+        nested(target, &mut shard.wire, &mut looked.nested).await;
     }
     Ok(())
 }

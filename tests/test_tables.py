@@ -29,7 +29,7 @@ PLACES = {
     "sim": ["sim/tests/*.rs"],
     "full": ["full.py"],
     "core": ["../core/src/**/*.rs"],
-    "cli": ["../core/cli/tests/*.rs"],
+    "cli": ["../core/cli/tests/*.rs", "../core/cli/src/**/*.rs"],
     "mutant": ["../core/src/**/*.rs"],
     "restarts": ["faults/restarts.py"],
     "faults": ["faults/test_kinds.py"],

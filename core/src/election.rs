@@ -178,8 +178,8 @@ impl Election {
 
     /// Campaigns, and does `work` while it leads; again and again.
     ///
-    /// - `work` is given its term, and is polled only while that is held: before each step
-    ///   of it this asks the clock. Where the term is over, `work` is dropped without another
+    /// - `work` is given its term, and is called and polled only while that is held: before each
+    ///   step of it this asks the clock. Where the term is over, `work` is dropped without another
     ///   instruction of it: so a process that was stopped for a while and goes on does not go
     ///   on with the work of a leader. What it has spawned or handed to threads is not
     ///   dropped: that has to look at the term, or to give its fence to what it writes to.
@@ -473,6 +473,10 @@ async fn lead<W: Future>(
     mut asked: oneshot::Receiver<Resigned>,
     at_work: &AtWork,
 ) -> Ended<W::Output> {
+    // It may be over already: what makes the work is a step of it, too.
+    if mutant!("begins-unasked", !term.is_held(), false) {
+        return Ended::Lost;
+    }
     // Lives longer than the work.
     let mut _ending = None;
     let step = at_work.begin();
@@ -654,6 +658,23 @@ mod tests {
         Election::of(lock().shared(true).shared(false))
             .check()
             .unwrap();
+    }
+
+    #[test]
+    fn work_is_not_begun_in_a_term_that_is_over() {
+        let client = crate::Client::new(crate::testing::nodes(1)).unwrap();
+        let term = crate::blocking::wait(client.election("over").campaign()).unwrap();
+        assert_eq!(crate::testing::lose("over", LossReason::Expired), 1);
+        let (_resign, asked) = oneshot::channel();
+        let begun = std::cell::Cell::new(false);
+        let work = || {
+            begun.set(true);
+            std::future::ready(())
+        };
+        let at_work = AtWork::default();
+        let mut leads = pin!(lead(&term, work, asked, &at_work));
+        let ended = leads.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(ended, Poll::Ready(Ended::Lost)) && !begun.get());
     }
 
     #[test]

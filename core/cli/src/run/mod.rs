@@ -12,7 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use quorlock::{Client, Error, ErrorKind, Level, Lock, blocking, defaults, set_log_sink};
+use quorlock::{
+    Client, Error, ErrorKind, Lease, Level, Lock, LossReason, blocking, defaults, set_log_sink,
+};
 use serde_json::json;
 
 use crate::args::Run;
@@ -120,7 +122,18 @@ fn held(
         foreground,
     };
     // One that does not start needs the lock no longer, either: closing gives it back.
-    let mut child = Child::start(&options.command, &environment, foreground)?;
+    let start = || Child::start(&options.command, &environment, foreground);
+    let mut child = match while_held(&lease, start)? {
+        Ok(child) => child,
+        Err(reason) => {
+            voice.say("the lock was lost before the command was started: it was not");
+            let event = json!({
+                "event": "lost", "reason": reason, "in_time": true, "exit": exit::LOST,
+            });
+            voice.tell(&event);
+            return Ok(exit::LOST);
+        }
+    };
     let Outcome {
         child,
         lost,
@@ -148,6 +161,17 @@ fn held(
         None => voice.tell(&json!({"event": "ended", "child": child, "exit": code})),
     }
     Ok(code)
+}
+
+/// Starts it, unless the lease is over by now, as after a pause of this process: then why.
+fn while_held<T>(
+    lease: &Lease,
+    start: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Result<T, &'static str>, Failure> {
+    match lease.is_held() {
+        true => start().map(Ok),
+        false => Ok(Err(lease.loss().map_or("expired", LossReason::as_str))),
+    }
 }
 
 /// There is no lease: held by another is an outcome that many expect.
@@ -220,4 +244,21 @@ fn default_label(command: &[OsString]) -> String {
     };
     let (host, program) = (short(&host, 64), short(&program, 128));
     format!("{host}:{}:{program}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use quorlock::testing;
+
+    use super::*;
+
+    #[test]
+    fn a_command_is_not_started_once_its_lock_is_lost() {
+        let client = Client::new(testing::nodes(1)).expect("a URL");
+        let lease = blocking::wait(client.lock("started").acquire()).expect("free");
+        let started = |lease: &Lease| while_held(lease, || Ok(())).expect("it starts");
+        assert_eq!(started(&lease), Ok(()));
+        assert_eq!(testing::lose("started", LossReason::Expired), 1);
+        assert_eq!(started(&lease), Err("expired"));
+    }
 }

@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import contextvars
 import gc
 import logging
 import os
@@ -20,6 +21,7 @@ from support import LONG, Case, eventually, memory
 
 NODES = memory("loss")
 BRIEF = {"ttl": 0.2, "renew": False}
+variable = contextvars.ContextVar("variable", default=None)
 
 
 class Blocking(unittest.TestCase):
@@ -272,6 +274,60 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
     @staticmethod
     async def reason(lease):
         return await lease.lost
+
+    async def told(self, lease):
+        """By which thread, and in which context, callbacks of a lease are called; with what."""
+        told, done = [], asyncio.Event()
+        variable.set(self.id())
+
+        def callback(*what):
+            told.append((what, threading.current_thread(), variable.get()))
+            done.set()
+
+        for _ in range(2):
+            done.clear()
+            lease.on_lost(callback)
+            self.assertFalse(done.is_set())
+            await asyncio.wait_for(done.wait(), LONG)
+        self.assertEqual(told[0][1:], (threading.main_thread(), self.id()))
+        self.assertEqual(told[0], told[1])
+        return told[0][0]
+
+    async def test_callbacks_are_the_event_loops(self):
+        lease = await self.client.lock(self.id(), **BRIEF).acquire()
+        self.assertEqual(await self.told(lease), ("expired",))
+        both = await self.client.lock_all([self.id(), "beside"], ttl=0.2, renew=False).acquire()
+        self.assertEqual((await self.told(both))[1], "expired")
+
+    async def test_callbacks_without_an_event_loop_are_a_thread_of_their_own(self):
+        lease, told = await self.client.lock(self.id(), **BRIEF).acquire(), []
+        done = threading.Event()
+        begun = await asyncio.to_thread(lambda: (lease.on_lost(lambda _: (told.append(threading.current_thread()), done.set())),
+                                                 threading.current_thread())[1])
+        self.assertTrue(await asyncio.to_thread(done.wait, LONG))
+        self.assertNotIn(told[0], (begun, threading.main_thread()))
+
+    async def test_a_callback_that_raises_is_the_event_loops(self):
+        lease, told = await self.client.lock(self.id(), **BRIEF).acquire(), asyncio.Event()
+
+        def callback(_):
+            raise KeyError("of its own")
+
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: (failures.append(context["exception"]), told.set()))
+        failures = []
+        lease.on_lost(callback)
+        await asyncio.wait_for(told.wait(), LONG)
+        self.assertEqual([type(failure) for failure in failures], [KeyError])
+
+    async def test_no_callback_after_release(self):
+        called = []
+        lease = await self.client.lock(self.id(), **BRIEF).acquire()
+        lease.on_lost(called.append)
+        self.block_until_lost(1)
+        # It is told in the next turn of the loop.
+        await lease.release()
+        await asyncio.sleep(0)
+        self.assertEqual(called, [])
 
     async def test_await_may_be_given_up(self):
         async with self.client.lock(self.id()) as lease:

@@ -1,12 +1,12 @@
 """Several locks at once, for asyncio: all of them, or none."""
 
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from . import _native
-from ._channel import completed
+from ._channel import completed, in_this_loop
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
@@ -33,6 +33,10 @@ class Leases(LeasesBase[Lease]):
         super().__init__(core, leases)
         # Those that are open; the newest is the last.
         self._scopes: tuple[Scope, ...] = ()
+
+    def on_lost(self, callback: Callable[[str, str], object]) -> None:
+        """Calls `callback(name, reason)` once when the first of them is lost, soon if one is. As `quorlock.aio.Lease.on_lost`."""
+        self._core.on_lost(in_this_loop(self._told(callback)))
 
     async def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""

@@ -1,6 +1,8 @@
 """How results of the core reach an event loop."""
 
 import asyncio
+import contextlib
+import contextvars
 import sys
 import weakref
 from collections.abc import Callable
@@ -72,3 +74,23 @@ async def completed(start: Starter) -> Any:
         # An error of the call itself comes here too; then there is nothing left to end.
         awaited.give_up()
         raise
+
+
+def in_this_loop(call: Callable[[str], None]) -> Callable[[str], None]:
+    """What has the running event loop do it, from any thread; without one it is done on that thread.
+
+    It knows the loop weakly, for the core keeps it until a loss. A loop that is closed has nobody to tell.
+    """
+    try:
+        loop = weakref.ref(asyncio.get_running_loop())
+    except RuntimeError:
+        return call
+    context = contextvars.copy_context()
+
+    def pass_on(reason: str) -> None:
+        alive = loop()
+        if alive is not None and not alive.is_closed():
+            with contextlib.suppress(RuntimeError):
+                alive.call_soon_threadsafe(call, reason, context=context)
+
+    return pass_on

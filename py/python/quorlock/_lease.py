@@ -333,6 +333,10 @@ class LeaseBase(NotPickled):
         process that it starts, has the signal mask of the thread that set it. What a callback raises goes to
         `sys.unraisablehook`. It is not called once the lease is released or collected.
         """
+        self._core.on_lost(self._told(callback))
+
+    def _told(self, callback: Callable[[str], object]) -> Callable[[str], None]:
+        """What calls it, on whatever thread."""
         self._callbacks.append(callback)
         # The core keeps what it calls until the loss. Weakly, or a callback that knows its lease would keep it forever.
         lease = weakref.ref(self)
@@ -343,7 +347,7 @@ class LeaseBase(NotPickled):
                 alive._callbacks.remove(callback)
                 callback(reason)
 
-        self._core.on_lost(call)
+        return call
 
     def _forgotten(self) -> None:
         """Released: nothing keeps it, and it calls nobody."""

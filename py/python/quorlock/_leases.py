@@ -60,6 +60,10 @@ class LeasesBase(NotPickled, Generic[L]):
 
     def on_lost(self, callback: Callable[[str, str], object]) -> None:
         """Calls `callback(name, reason)` once when the first of them is lost, at once if one is. As `Lease.on_lost`."""
+        self._core.on_lost(self._told(callback))
+
+    def _told(self, callback: Callable[[str, str], object]) -> Callable[[str], None]:
+        """What calls it, on whatever thread."""
         self._callbacks.append(callback)
         # Weakly, or a callback that knows its leases would keep them forever.
         leases = weakref.ref(self)
@@ -70,7 +74,7 @@ class LeasesBase(NotPickled, Generic[L]):
                 alive._callbacks.remove(callback)
                 callback(alive.lost.name or "", reason)
 
-        self._core.on_lost(call)
+        return call
 
     def __iter__(self) -> Iterator[L]:
         """Each lease, in the order in which the locks are taken."""

@@ -13,12 +13,12 @@ cancelled leaves no key behind, a release that is cancelled is carried out all t
 import asyncio
 import sys
 import weakref
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from . import _native
-from ._channel import completed
+from ._channel import completed, in_this_loop
 from ._client import ClientBase, Unmade
 from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
@@ -65,6 +65,15 @@ class Lease(LeaseBase):
         super().__init__(core, hold)
         # Those that are open; the newest is the last.
         self._scopes: tuple[Scope, ...] = ()
+
+    def on_lost(self, callback: Callable[[str], object]) -> None:
+        """Calls `callback(reason)` once when the lease is lost, soon if it is: by the event loop that runs here.
+
+        It may cancel tasks and set events of that loop, and must not block it; what it raises goes to the loop's exception
+        handler. What blocks the loop withholds it, and so does the end of the loop. Where none runs here it is called on a
+        thread of Quorlock's own, as of `quorlock.Lease.on_lost`. It is not called once the lease is released or collected.
+        """
+        self._core.on_lost(in_this_loop(self._told(callback)))
 
     async def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.

@@ -103,6 +103,19 @@ class Once(Case):
             once(self.id(), every=0.01)(lambda: None)
         self.assertTrue(callable(once(self.id(), every=1)(functools.partial(print))))
 
+    def test_a_job_has_one_name(self):
+        for several in ({"name": ["a", "b"]}, {"key": ["a", "b"]}, {"name": []}):
+            with self.assertRaisesRegex(TypeError, "one name"):
+                once(every=40, client=self.clients[0], **several)
+
+        @once(key=lambda: ["a", "b"], client=self.clients[0], every=40)
+        def job():
+            self.runs.append("a and b")
+
+        with self.assertRaisesRegex(TypeError, "one name"):
+            job()
+        self.assertEqual(self.runs, [])
+
     def test_a_lease_that_nobody_got_keeps_nothing(self):
         """An acquire that is cancelled in the moment of its success must not cost the others their turn."""
 

@@ -475,7 +475,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
     - `keep`: for how many seconds no other host runs the job after one has begun, however soon it is done: longer than the
       hosts' clocks differ by, and shorter than `every`. Half of `every`, at most the client's `max_ttl`.
     - `ttl`: how long the lock outlives a host that dies at the work. By default the same.
-    - Others as of `redlock`; `wait`, `owner` and `reentrant` are not among them.
+    - Others as of `redlock`; `wait`, `owner` and `reentrant` are not among them. It takes one name, that of the job.
 
     Raises as `redlock`, but not where another holds the lock.
     """
@@ -487,6 +487,8 @@ class once(redlock):  # noqa: N801 - used as a decorator
             if refused in options:
                 raise TypeError(f"once() got an unexpected keyword argument {refused!r}: it tries once, and never enters again")
         super().__init__(name, reentrant=False, **options)
+        if self._octets is not None:
+            self._sole(self._octets)
         # The core says what follows from it; what is given behind it wins.
         self._options = lock_options(None, every=every, **self._options, **given(ttl=ttl, keep=keep))
 
@@ -495,6 +497,15 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
     def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name).attempt()
+
+    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
+        return self._sole(super()._name_for(arguments, keywords))
+
+    def _sole(self, name: "_Octets") -> bytes:
+        """A run is told from others by one name."""
+        if isinstance(name, tuple):
+            raise TypeError("once takes one name, that of the job: hold several locks within the job, by redlock")
+        return name
 
     def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
         return True

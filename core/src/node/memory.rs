@@ -138,6 +138,12 @@ impl MemoryNode {
         self.bans.expire(now);
     }
 
+    /// Whether a lock is held, kept or shared here.
+    fn has_locks(&mut self, now: Instant) -> bool {
+        self.expire(now);
+        !(self.keys.is_empty() && self.hashes.is_empty())
+    }
+
     fn sweep(&mut self, now: Instant) {
         let held = self.keys.len() + self.lines.len() + self.readers.len() + self.bans.len();
         let held = held + self.hashes.len() + self.tokens.len();

@@ -29,12 +29,35 @@ struct Subscription {
 }
 
 /// The nodes of this process by name, for `memory://NAME`. A forked child has others.
-type Nodes = HashMap<String, Arc<Mutex<Shared>>>;
+#[derive(Default)]
+struct Nodes {
+    named: HashMap<String, Arc<Mutex<Shared>>>,
+    /// Those that nobody needs are dropped when there are this many.
+    sweep_at: usize,
+}
 static NODES: PerProcess<Mutex<Nodes>> = PerProcess::new();
+
+impl Nodes {
+    /// The node of that name. One that no client has is kept for as long as a lock is held or kept
+    /// there: somebody may come to adopt it, or is to find it taken.
+    fn get(&mut self, name: &str, now: Instant) -> Arc<Mutex<Shared>> {
+        if self.named.len() >= self.sweep_at {
+            // Others have a link to it, or are about to: links are made in this lock alone.
+            let is_linked = |node: &Arc<_>| Arc::strong_count(node) > 1;
+            self.named.retain(|_, node| {
+                mutant!("memory-nodes-stay", false, true)
+                    || is_linked(node)
+                    || lock(node).node.has_locks(now)
+            });
+            self.sweep_at = 64.max(2 * self.named.len());
+        }
+        self.named.entry(name.to_owned()).or_default().clone()
+    }
+}
 
 /// Forgets all `memory://` nodes: those that links still know live on in them.
 pub(crate) fn forget() {
-    *lock(NODES.get()) = Nodes::new();
+    *lock(NODES.get()) = Nodes::default();
 }
 
 /// The link to a `memory://` node: answers within the call, and delivers the
@@ -57,10 +80,7 @@ impl MemoryLink {
         shown: Arc<str>,
         clock: Arc<dyn Clock>,
     ) -> MemoryLink {
-        let shared = lock(NODES.get())
-            .entry(name.to_owned())
-            .or_default()
-            .clone();
+        let shared = lock(NODES.get()).get(name, clock.now());
         MemoryLink {
             shared,
             node,
@@ -326,6 +346,47 @@ mod tests {
         });
         let left = ask(&ours, Op::Release, "dead", None);
         assert_eq!(left, Reply::Released { held: false }, "a key was left");
+    }
+
+    #[test]
+    fn a_node_that_nobody_has_is_freed_unless_a_lock_is_held_there() {
+        const ACQUIRE: Op = Op::Acquire {
+            ttl: Duration::from_secs(1),
+            candidate: 0,
+            home: true,
+            let_in: false,
+            block: 1,
+        };
+        let mut nodes = Nodes::default();
+        let now = Still.now();
+        let mut most = 0;
+        let kept: Vec<_> = (0..10)
+            .map(|n| nodes.get(&format!("kept{n}"), now))
+            .collect();
+        let link = |shared| MemoryLink {
+            shared,
+            node: 0,
+            inbox: b"in:1"[..].into(),
+            clock: Arc::new(Still),
+            shown: "node".into(),
+        };
+        ask(&link(nodes.get("taken", now)), ACQUIRE, "a", None);
+        for n in 0..10_000 {
+            let here = link(nodes.get(&format!("n{n}"), now));
+            ask(&here, ACQUIRE, "a", None);
+            ask(&here, Op::Release, "a", None);
+            most = most.max(nodes.named.len());
+        }
+        assert!(most <= 64, "{most}");
+        for (n, node) in kept.iter().enumerate() {
+            assert!(Arc::ptr_eq(node, &nodes.get(&format!("kept{n}"), now)));
+        }
+        assert!(nodes.named.contains_key("taken"));
+        let later = now + Duration::from_secs(2);
+        for n in 0..100 {
+            nodes.get(&format!("m{n}"), later);
+        }
+        assert!(!nodes.named.contains_key("taken"));
     }
 
     #[test]

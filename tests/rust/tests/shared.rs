@@ -141,6 +141,10 @@ fn an_owner_that_shares_it_is_refused_it_alone_at_once() -> Result<(), Error> {
     let alone = get(owned())?;
     let within = get(owned().shared(true))?;
     assert!(within.token() == alone.token() && !within.is_shared());
+    // Also when the other handle goes first.
+    assert!(blocking::wait(alone.release())? && within.is_held() && !within.is_shared());
+    let reader = client.lock("a").shared(true).wait(Duration::ZERO);
+    assert_eq!(get(reader).unwrap_err().kind(), ErrorKind::Contended);
     drop((within, alone));
     stage.await_nothing_left();
     Ok(())

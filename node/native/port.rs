@@ -152,11 +152,18 @@ impl Port {
         })
     }
 
-    /// Ends an operation that is awaited no more; what it has won is released.
+    /// Ends an operation that is awaited no more; what it has won is released, also where that was
+    /// taken in this turn: so many leases have its number, and those that follow.
     #[napi(catch_unwind)]
-    pub fn cancel(&self, number: i64) -> Option<Failure> {
+    pub fn cancel(&self, number: i64, numbers: u32) -> Option<Failure> {
         checked(|| {
             let revoked = lock(&self.running).remove(&number);
+            if revoked.is_none() {
+                for number in number..number + i64::from(numbers) {
+                    let held = self.leases().remove(&number);
+                    held.inspect(|held| held.core.take_back());
+                }
+            }
             drop(revoked);
             Ok(())
         })

@@ -14,7 +14,7 @@ export interface Failure {
 export interface NativePort {
   take(): unknown[];
   submit(): Failure | null;
-  cancel(number: number): Failure | null;
+  cancel(number: number, numbers: number): Failure | null;
   /** Tells of the loss of a lease once more, when the microtasks of this turn are done. */
   putOff(number: number): void;
   /** An uncaught exception: what a listener threw. */

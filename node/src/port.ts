@@ -168,7 +168,7 @@ export function beginUntil<T>(
     }
     const onAbort = () => {
       forget(number);
-      port.cancel(number);
+      port.cancel(number, numbers);
       reject(signal.reason);
     };
     whenAborted(signal, onAbort);

@@ -17,6 +17,7 @@ import {
   once,
   redlock,
 } from "../../node/dist/index.mjs";
+import { lose } from "../../node/dist/testing.mjs";
 import support from "./support.cjs";
 
 const require = createRequire(import.meta.url);
@@ -227,6 +228,27 @@ test("several that were won when nobody awaits them any more are released", asyn
     end.abort(new RangeError("too late"));
     await assert.rejects(waits, RangeError);
     await servers.awaitNoKeys();
+  }
+});
+
+test("what a listener aborts in the turn in which it was won is released, and kept for nobody", async () => {
+  for (const names of [["a"], ["a", "b"]]) {
+    for (let i = 0; i < 10; i++) {
+      const end = new AbortController();
+      const before = await client.lock("c").acquire();
+      before.signal.addEventListener("abort", () => end.abort(new RangeError("too late")));
+      const won = client.stats().acquired;
+      // Told in one turn: first the loss, whose listener aborts, and then what was won.
+      assert.equal(lose("c"), 1);
+      const lock = names.length > 1 ? client.lockAll(names, { keep: 60_000 }) : client.lock("a", { keep: 60_000 });
+      const waits = lock.acquire({ signal: end.signal });
+      await Promise.resolve().then(() => {});
+      const stop = Date.now() + 5000;
+      while (client.stats().acquired < won + names.length && Date.now() < stop);
+      assert.equal(client.stats().acquired, won + names.length);
+      await assert.rejects(waits, RangeError);
+      await servers.awaitNoKeys();
+    }
   }
 });
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 import warnings
+from unittest import mock
 
 import quorlock
 import quorlock.aio
@@ -211,6 +212,42 @@ class SeveralAsync(Case):
             await held.release()
 
         self.run_with_client(work)
+        self.assert_nothing_left()
+
+    def test_a_call_that_is_cancelled_in_the_turn_of_its_result_keeps_nothing(self):
+        a, b, _ = self.names
+        cut = []
+
+        async def work(client, other):
+            loop = asyncio.get_running_loop()
+            task = asyncio.create_task(client.lock_all([a, b], keep=60, wait=None).acquire())
+
+            def look(future):
+                # The result is there, and the task has yet to be told.
+                if not future.done():
+                    loop.call_soon(look, future)
+                elif not task.done():
+                    cut.append(task.cancel())
+
+            made = loop.create_future
+
+            def create_future():
+                future = made()
+                loop.call_soon(look, future)
+                return future
+
+            with mock.patch.object(loop, "create_future", create_future):
+                await asyncio.wait([task])
+            self.assertEqual((cut, task.cancelled()), ([True], True))
+            # Else it is kept for nobody.
+            async with other.lock_all([a, b], wait=LONG):
+                pass
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.run_with_client(work)
+            gc.collect()
+        self.assertEqual(caught, [])
         self.assert_nothing_left()
 
     def test_the_loss_of_one_cancels_the_task(self):

@@ -61,7 +61,7 @@ class Awaited:
         if future.done() and not future.cancelled() and future.exception() is None:
             # It arrived in the same turn of the loop as the cancellation.
             result = future.result()
-            if isinstance(result, _native.Lease):
+            if isinstance(result, _native.Lease | _native.Leases):
                 result.discard()
 
 

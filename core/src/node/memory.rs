@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Reply;
+use super::{Keys, Reply};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use line::Listeners;
@@ -142,6 +142,27 @@ impl MemoryNode {
     fn has_locks(&mut self, now: Instant) -> bool {
         self.expire(now);
         !(self.keys.is_empty() && self.hashes.is_empty())
+    }
+
+    /// Drops all that goes by the lock of these keys, in its layout: what is left is other locks'.
+    pub fn forget(&mut self, keys: &Keys) {
+        self.counters.remove(keys.companions.counter());
+        if keys.field.is_some() {
+            self.hashes.remove(&keys.lock);
+            self.tokens.remove(keys.companions.queue());
+            self.listening.remove(&keys.lock);
+            return;
+        }
+        self.keys.remove(&keys.lock);
+        self.lines.remove(keys.companions.queue());
+        self.readers.remove(&keys.companions.shared()[..]);
+        self.bans.forget(keys);
+    }
+
+    /// Whether nothing stands on it but its record and a quarantine.
+    pub fn is_bare(&self) -> bool {
+        let held = self.keys.len() + self.lines.len() + self.readers.len() + self.bans.len();
+        held + self.hashes.len() + self.tokens.len() + self.counters.len() == 0
     }
 
     fn sweep(&mut self, now: Instant) {

@@ -136,7 +136,7 @@ impl Mode {
 impl Keys {
     /// Which lock these are of.
     pub fn id(&self) -> &LockId {
-        &self.companions.keys
+        self.companions.id()
     }
 
     /// Where fences are counted, and how long that lives.
@@ -193,6 +193,11 @@ impl Companions {
             keys: LockId([queue, counter].concat().into()),
             queue: u32::try_from(queue.len()).expect("names are short"),
         }
+    }
+
+    /// Of which lock they are.
+    pub fn id(&self) -> &LockId {
+        &self.keys
     }
 
     /// Where the waiters stand in their order.

@@ -123,7 +123,12 @@ pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
         Naming::Raw if key.iter().any(|b| matches!(b, b'{' | b'}')) => [b"###", key, b""],
         Naming::Raw => [b"#{", key, b"}"],
     };
-    let named = |mark: &[u8]| [namespace.as_bytes(), mark, tail[0], tail[1], tail[2]].concat();
+    let space = mutant!(
+        "companions-of-one-namespace",
+        namespace.as_bytes(),
+        &b"lock:"[..]
+    );
+    let named = |mark: &[u8]| [space, mark, tail[0], tail[1], tail[2]].concat();
     Companions::of(&named(b"#q:"), &named(b"#f:"))
 }
 

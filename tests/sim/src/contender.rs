@@ -13,6 +13,7 @@ use quorlock::sim::{Clock, Companions, Instant, Keys, Mode, Set, Waits};
 use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
 use crate::history::Happened;
+use crate::neighbour::{How, NEIGHBOURS, known};
 use crate::plan::Plan;
 use crate::program::Counts;
 use crate::random::Random;
@@ -38,11 +39,6 @@ pub const KEYS: [&[u8]; NAMES.len() + SLOTS] = [
 
 /// The key that stands for all slots of the semaphore.
 pub const SEMAPHORE: &[u8] = b"lock:#p:{k}";
-
-/// Which of the locks a key is.
-pub fn place_of(key: &[u8]) -> usize {
-    KEYS.iter().position(|other| *other == key).unwrap_or(0)
-}
 
 /// What all requests for the lock with that key have in common.
 pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Keys> {
@@ -109,6 +105,19 @@ pub struct Client {
     /// What its user has, and shares with other workers where these wait in one
     /// line.
     pub door: quorlock::Client,
+    /// The same of the other namespace; that again, where nobody goes there.
+    pub beside: quorlock::Client,
+}
+
+impl Client {
+    /// The client as it is in the other namespace.
+    pub fn beside(&self) -> Client {
+        Client {
+            door: self.beside.clone(),
+            beside: self.door.clone(),
+            ..self.clone()
+        }
+    }
 }
 
 impl Stage {
@@ -211,6 +220,28 @@ impl Client {
                     return stage.world.violated(what);
                 }
             };
+        }
+        if stage
+            .plan
+            .programs
+            .is_some_and(|programs| programs.has_neighbours())
+        {
+            let layouts = stage.plan.breaks.is_none();
+            for neighbour in NEIGHBOURS {
+                let away = neighbour.namespace == 1;
+                let client = if away { self.beside() } else { self.clone() };
+                let lock = neighbour.of(&client).wait(most);
+                if neighbour.how == How::Redisson && !layouts {
+                    continue;
+                }
+                match lock.acquire().await {
+                    Ok(lease) => drop(lease.release().await),
+                    Err(why) => {
+                        let what = format!("L2 a lock beside the others is not to be had: {why}");
+                        return stage.world.violated(what);
+                    }
+                }
+            }
         }
         // All of them at once.
         let mut leases = Vec::new();
@@ -317,7 +348,7 @@ impl Client {
             false => Duration::MAX,
         };
         let deadline = begun.1 + patience.min(left);
-        let outcome = or_until(self.try_or_wait(&lock, wait), clock, deadline).await;
+        let outcome = or_until(self.try_or_wait(world, &lock, wait), clock, deadline).await;
         let Some(lease) = self.judge_outcome(stage, begun, wait, outcome) else {
             return;
         };
@@ -389,6 +420,14 @@ impl Client {
     /// L3: nodes that answer are not said to be away, nor to be set up wrong.
     pub fn judge_error(&self, stage: &Stage, error: &Error) {
         let (c, plan) = (self.number, &stage.plan);
+        // Nodes that found a lock in another layout under the key have no say about it for a while:
+        // whether a call whose time is up tells of a wrong setting then, or of too few nodes, is open.
+        if plan
+            .programs
+            .is_some_and(|programs| programs.has_neighbours())
+        {
+            return;
+        }
         let mended = plan.breaks.is_none_or(|breaks| breaks.errors == 0);
         let why = match error.kind() {
             ErrorKind::QuorumUnavailable if plan.is_healthy() => "though all nodes answer",
@@ -403,13 +442,19 @@ impl Client {
     /// A wait of zero is asked for in either of two ways.
     pub async fn try_or_wait(
         &self,
+        world: &Arc<World>,
         lock: &Lock,
         wait: Option<Duration>,
     ) -> Result<Option<Lease>, Error> {
-        match wait {
-            Some(Duration::ZERO) => lock.try_acquire().await,
-            _ => lock.acquire().await.map(Some),
+        if wait == Some(Duration::ZERO) {
+            return lock.try_acquire().await;
         }
+        let id = lock.place().ok().map(|(_, id)| id);
+        let place = known()[..NAMES.len()]
+            .iter()
+            .position(|known| id.as_deref() == Some(known.id().bytes()));
+        let _waits = place.map(|place| world.waits_for(self.number, place));
+        lock.acquire().await.map(Some)
     }
 
     /// Time for one request of this client to one node.

@@ -16,7 +16,7 @@ use quorlock::LossReason;
 use quorlock::sim::native::{Outcome, Voted};
 use quorlock::sim::{Leaving, Op, Reply, Request};
 
-use crate::contender::place_of;
+use crate::neighbour::place_of;
 use crate::plan::Plan;
 use crate::script::Planned;
 use crate::who::{self, Who};
@@ -46,7 +46,7 @@ impl Asked {
         Asked {
             op: request.op,
             token: String::from_utf8_lossy(token).into_owned(),
-            lock: place_of(&request.keys.lock),
+            lock: place_of(&request.keys),
             native: request.native,
             leaving: request.leaving,
         }

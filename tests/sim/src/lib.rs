@@ -11,6 +11,7 @@
 //! | [`death`] | tasks of ours that end where they wait |
 //! | `several` | what a user does who wants several locks at once |
 //! | [`program`] | what several handles and tasks of a user do at once with one lease |
+//! | [`neighbour`] | locks of another namespace or layout, beside those of all schedules |
 //! | [`history`] | what happened, in words and raw |
 //! | [`without`] | the parts of a schedule, which can be taken away |
 //! | [`script`] | who drew what, so that all others go on to draw it |
@@ -36,7 +37,7 @@
 //! [`world::line`], for schedules whose contenders wait on the nodes; L7, that no
 //! newcomer passes a live queue, is judged at each vote and win (`world::oracle::order`).
 //! K1, of locks that are kept; HL1, that each loss is told; AD1, AD2, AD3, of leases that
-//! are exported; FR1, of locks that are taken away: in `world::oracle`, each in a file of its own.
+//! are exported; FR1, of locks that are taken away; LN1, LN2, of locks beside each other: in `world::oracle`, each in a file of its own.
 
 mod candidate;
 pub mod cluster;
@@ -44,6 +45,7 @@ pub mod contender;
 pub mod death;
 pub mod history;
 pub mod mutants;
+pub mod neighbour;
 pub mod plan;
 pub mod program;
 pub mod random;

@@ -11,9 +11,10 @@ use quorlock::defaults;
 use quorlock::sim::Waits;
 use quorlock::sim::admission::Expected;
 
-use crate::contender::NAMES;
+use crate::contender::{KEYS, NAMES};
 use crate::death;
 use crate::mutants::mutant;
+use crate::neighbour::NEIGHBOURS;
 use crate::program::Programs;
 use crate::random::Random;
 use crate::scene::Scene;
@@ -182,6 +183,14 @@ impl Plan {
             && self.stray.is_none()
             && death::count() == 0
             && trips * self.network.base < self.network.patience
+    }
+
+    /// Whether that is so of all who hold a lock, too, so that no lock stands still at any time.
+    pub fn is_untroubled(&self) -> bool {
+        let strangers = self
+            .programs
+            .is_some_and(|programs| programs.has_strangers());
+        self.is_healthy() && self.breaks.is_none() && !strangers
     }
 
     /// What L4 promises of a lock, once the network is calm.
@@ -380,10 +389,19 @@ impl Plan {
     fn plan_foreign(&self, random: &Random, world: &World) {
         let at = random.below(self.troubled);
         let ttl = self.ttl.as_nanos() as Time;
+        let neighbours = self
+            .programs
+            .is_some_and(|programs| programs.has_neighbours());
+        // Those of a queue are found on strings alone.
+        let hashes = neighbours && self.tail == 0 && self.breaks.is_none();
         let foreign = FaultEvent::Foreign {
             node: random.below(self.nodes as u64) as usize,
-            lock: *random.pick(&[0, 0, NAMES.len()]),
-            text: random.below(FOREIGN.len() as u64) as usize,
+            lock: match neighbours && random.chance(60) {
+                true => KEYS.len() + random.below(NEIGHBOURS.len() as u64) as usize,
+                false => *random.pick(&[0, 0, NAMES.len()]),
+            },
+            // The last of them is a lock of Java's.
+            text: random.below(FOREIGN.len() as u64 + u64::from(hashes)) as usize,
             long: random.between(1, ttl).min(self.troubled - at),
         };
         world.plan(at, foreign);

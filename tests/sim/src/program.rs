@@ -21,6 +21,7 @@ use quorlock::sim::Instant;
 use quorlock::{Lease, Lock, Owner};
 
 use crate::contender::{Client, NAMES, Stage, or_until};
+use crate::neighbour::{How, NAMESPACES, Neighbour};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::who::Who;
@@ -42,6 +43,8 @@ pub struct Programs {
     closes: u64,
     /// Percent of programs that are a crowd of readers.
     crowds: u64,
+    /// Percent of programs with a [lock](crate::neighbour) of another namespace or layout.
+    neighbours: u64,
     /// How often another program stores what is its own under a lock's key.
     pub foreign: u64,
 }
@@ -58,6 +61,7 @@ impl Programs {
             shares: *random.pick(&[0, 0, 20, 50]),
             closes: *random.pick(&[0, 0, 0, 15]),
             crowds: *random.pick(&[0, 0, 0, 4]),
+            neighbours: *random.pick(&[0, 0, 0, 35, 70]),
             foreign: *random.pick(&[0, 0, 0, 1, 3]),
         })
     }
@@ -65,6 +69,25 @@ impl Programs {
     /// Whether locks are shared.
     fn may_share(&self) -> bool {
         self.shares > 0 || self.crowds > 0
+    }
+
+    /// Whether locks are in the way of which no waiter is told as they end.
+    pub fn has_strangers(&self) -> bool {
+        self.foreign > 0 || self.neighbours > 0
+    }
+
+    /// The same without locks of other namespaces and layouts, where these may not be told of a
+    /// wrong setting: that the lock is another's in another layout is one.
+    pub fn without_neighbours(self) -> Programs {
+        Programs {
+            neighbours: 0,
+            ..self
+        }
+    }
+
+    /// Whether there are locks of other namespaces and layouts.
+    pub fn has_neighbours(&self) -> bool {
+        self.neighbours > 0
     }
 
     /// A plan whose users run them.
@@ -80,6 +103,7 @@ impl Programs {
             slots: if alone { 0 } else { slots },
             shares: if alone { 0 } else { self.shares },
             crowds: if alone { 0 } else { self.crowds },
+            neighbours: if alone { 0 } else { self.neighbours },
             ..self
         };
         Plan {
@@ -117,6 +141,15 @@ impl Handle {
 
     fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether its lock's key is its name.
+    fn is_raw(&self) -> bool {
+        let keys = &self.lease.hold().terms().keys;
+        keys.companions
+            .queue()
+            .windows(4)
+            .any(|part| part == b"#q:#")
     }
 
     /// How long one request to one node may take.
@@ -212,8 +245,18 @@ impl Drop for Busy {
 }
 
 impl Stage {
-    /// Any part of any client's users.
-    fn somebody(&self, random: &Random) -> Client {
+    /// Any part of any client's users, in the namespace of that lease.
+    fn somebody(&self, random: &Random, lease: &Lease) -> Client {
+        let one = self.anybody(random);
+        let queue = lease.hold().terms().keys.companions.queue();
+        match queue.starts_with(NAMESPACES[1].as_bytes()) {
+            true => one.beside(),
+            false => one,
+        }
+    }
+
+    /// The same, whatever it is for.
+    fn anybody(&self, random: &Random) -> Client {
         let clients = quorlock::binding::lock(&self.clients);
         random.pick(&clients).clone()
     }
@@ -266,18 +309,27 @@ impl Client {
         })
     }
 
-    /// A lock as a program asks for it, how long it waits, and its owner.
-    fn wants(&self, stage: &Stage, user: usize, random: &Random) -> (Lock, Option<Duration>, bool) {
+    /// A lock as a program asks for it, how long it waits, and whether it has an owner.
+    fn wants(
+        &self,
+        stage: &Stage,
+        user: usize,
+        neighbour: Option<Neighbour>,
+        random: &Random,
+    ) -> (Lock, Option<Duration>, bool) {
         let (plan, ttl) = (&stage.plan, stage.plan.ttl);
         let programs = plan.programs.expect("users run programs");
+        let how = neighbour.map_or(How::Plain, |neighbour| neighbour.how);
         let name = NAMES[random.below(plan.locks as u64) as usize];
-        let slots = programs.slots > 0 && random.chance(25);
-        let shares = !slots && random.chance(programs.shares);
-        let lock = match slots {
-            true => self.door.semaphore(NAMES[0], programs.slots),
-            false => self.door.lock(name).shared(shares),
+        let slots = programs.slots > 0 && random.chance(25) && neighbour.is_none();
+        let shares = !slots && random.chance(programs.shares) && how == How::Plain;
+        let lock = match neighbour {
+            Some(neighbour) => neighbour.of(self).shared(shares),
+            None if slots => self.door.semaphore(NAMES[0], programs.slots),
+            None => self.door.lock(name).shared(shares),
         };
         let keep = !shares && !plan.keep.is_zero() && random.chance(40);
+        let keep = keep && how != How::Redisson;
         let lock = if keep { lock.keep(plan.keep) } else { lock };
         let cap = random.chance(15).then(|| ttl.mul_f64(1.0 + random.share()));
         let owned = random.chance(25);
@@ -295,7 +347,7 @@ impl Client {
 
     /// Runs a program in a round.
     pub async fn program(&self, stage: &Arc<Stage>, (user, round): (usize, u64)) {
-        let (world, clock, plan) = (&stage.world, &*self.set.clock, &stage.plan);
+        let (world, plan) = (&stage.world, &stage.plan);
         let random = Random::new(stage.random.bits());
         let place = Place {
             user,
@@ -312,15 +364,42 @@ impl Client {
             self.pauses(Duration::from_nanos(at.saturating_sub(world.time())))
                 .await;
         }
-        let (lock, wait, owned) = self.wants(stage, user, &random);
-        stage.says(|| "begins a program with the lock".into());
+        let neighbour = random.chance(programs.neighbours).then(|| {
+            // Readers of one key are known in their own namespace alone; and who waits at the end
+            // is called by its own queue alone.
+            let one_key = plan.tail == 0 && !plan.shares && !programs.may_share();
+            Neighbour::draw(&random, one_key, plan.breaks.is_none())
+        });
+        let away = neighbour.is_some_and(|neighbour| neighbour.namespace == 1);
+        let client = if away { self.beside() } else { self.clone() };
+        let (lock, wait, owned) = client.wants(stage, user, neighbour, &random);
+        stage.says(|| match neighbour {
+            None => "begins a program with the lock".into(),
+            Some(one) => format!(
+                "begins a program with the lock {} of {}, {:?}",
+                one.name, NAMESPACES[one.namespace], one.how
+            ),
+        });
+        client.runs(stage, place, (lock, wait, owned), random).await;
+    }
+
+    /// Asks for a lock, and does with it what its program says.
+    async fn runs(
+        &self,
+        stage: &Arc<Stage>,
+        place: Place,
+        (lock, wait, owned): (Lock, Option<Duration>, bool),
+        random: Random,
+    ) {
+        let (world, clock, plan) = (&stage.world, &*self.set.clock, &stage.plan);
         let begun = self.now(stage);
         let left = Duration::from_nanos(plan.troubled.saturating_sub(world.time()));
-        let asked = or_until(self.try_or_wait(&lock, wait), clock, begun.1 + left);
+        let asked = or_until(self.try_or_wait(world, &lock, wait), clock, begun.1 + left);
         let asked = self.judge_outcome(stage, begun, wait, asked.await);
         let Some(lease) = asked else { return };
         stage.holds.fetch_add(1, Ordering::Relaxed);
         stage.counts.programs.fetch_add(1, Ordering::Relaxed);
+        world.check_asked_for(self.number, &lock, lease.hold());
         let first = self.has(stage, place, lease, true);
         world.done_with_tokens();
         let mut handles = vec![first];
@@ -342,7 +421,10 @@ impl Client {
         let clock = &*self.set.clock;
         let again = or_until(lock.acquire(), clock, clock.now()).await;
         match again {
-            Some(Ok(again)) => Some(self.has(stage, place, again, true)),
+            Some(Ok(again)) => {
+                stage.world.check_asked_for(self.number, lock, again.hold());
+                Some(self.has(stage, place, again, true))
+            }
             _ => {
                 // Alone within what it shares is refused (RW2).
                 if clock.now() < first.lease.says_until() && !first.lease.is_shared() {

@@ -11,6 +11,7 @@ use crate::cluster;
 use crate::contender::{Client, Stage};
 use crate::death;
 use crate::history::{Happened, History};
+use crate::neighbour::NAMESPACES;
 use crate::plan::{LONGEST, Plan};
 use crate::program::{Counted, Counts};
 use crate::random::Random;
@@ -217,8 +218,19 @@ fn play_out(
         clients: Mutex::default(),
         calm: AtomicBool::new(false),
     });
-    if stage.plan.tail > 0 {
+    let healthy = stage.plan.is_untroubled();
+    if stage.plan.tail > 0 || healthy {
         world.judge_lines(stage.plan.bounds(), stage.plan.fence_ttl.is_some());
+    }
+    if healthy {
+        world.judge_still();
+    }
+    if stage
+        .plan
+        .programs
+        .is_some_and(|programs| programs.has_neighbours())
+    {
+        world.minds_neighbours();
     }
     if stage.plan.several && stage.plan.workers > 1 {
         world.passes_unseen();
@@ -235,7 +247,7 @@ fn play_out(
         for place in 0..stage.plan.workers {
             let mut worker = client.clone();
             if !in_line && place > 0 {
-                worker.door = door(&stage, number, &client.set, &inbox, &watchdog);
+                worker = part(&stage, number, &client.set, &inbox, &watchdog);
             }
             let user = stage.plan.users(number).start + place;
             if without.has(&Part::User(user)) {
@@ -299,19 +311,18 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
         }),
         false => world.spawn_own(number, watches.run()),
     }
-    let door = door(stage, number, &set, &inbox, &watchdog);
-    let client = Client { number, set, door };
+    let client = part(stage, number, &set, &inbox, &watchdog);
     (client, inbox, watchdog)
 }
 
 /// What the user of a client has, or a part of its users.
-fn door(
+fn part(
     stage: &Stage,
     number: usize,
     set: &Arc<Set>,
     inbox: &Arc<Inbox>,
     watchdog: &Arc<Watchdog>,
-) -> quorlock::Client {
+) -> Client {
     let plan = &stage.plan;
     let habit = plan.habit(number);
     let builder = quorlock::Client::builder()
@@ -324,14 +335,26 @@ fn door(
         .max_waiters(usize::MAX)
         .fencing(habit.fences)
         .fence_ttl(plan.fence_ttl.unwrap_or(Duration::from_secs(600)));
-    let door = builder.simulated(set.clone(), inbox.clone(), watchdog.clone(), plan.waits);
-    let mut doors = stage.clients.lock().expect("one thread");
-    doors.push(Client {
+    let opens = |namespace: &str| {
+        let builder = builder.clone().namespace(namespace);
+        builder.simulated(set.clone(), inbox.clone(), watchdog.clone(), plan.waits)
+    };
+    let door = opens(NAMESPACES[0]);
+    let neighbours = plan
+        .programs
+        .is_some_and(|programs| programs.has_neighbours());
+    let client = Client {
         number,
         set: set.clone(),
-        door: door.clone(),
-    });
-    door
+        beside: match neighbours {
+            true => opens(NAMESPACES[1]),
+            false => door.clone(),
+        },
+        door,
+    };
+    let mut doors = stage.clients.lock().expect("one thread");
+    doors.push(client.clone());
+    client
 }
 
 /// Lets the contenders contend until all are done and everything is right
@@ -346,7 +369,7 @@ fn play(stage: &Stage) -> Time {
         world.run(until);
         world.check_leaks(false);
         world.check_heard();
-        if plan.tail > 0 {
+        if plan.tail > 0 || plan.is_untroubled() {
             world.check_lines();
         }
         if world.violation().is_some() {

@@ -57,6 +57,11 @@ impl Bans {
         until.is_some_and(|until| MemoryNode::time(now) <= *until)
     }
 
+    /// Drops those of one lock.
+    pub(super) fn forget(&mut self, keys: &Keys) {
+        self.0.remove(&keys.companions.bans());
+    }
+
     /// Drops what is dead.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, banned| banned.lives(now));

@@ -312,6 +312,21 @@ impl MemoryNode {
         }
     }
 
+    /// Java holds a lock for so long, if nothing stands there.
+    pub fn java_locks(&mut self, lock: &[u8], owner: &[u8], long: Duration, now: Instant) {
+        let hashed = self.hashes.get(lock);
+        let taken = hashed.is_some_and(|lock| tick(now) <= lock.end);
+        if taken || self.form(lock, now).is_some() {
+            return;
+        }
+        let held = Hashed {
+            owner: owner.into(),
+            count: 1,
+            end: life(now, long),
+        };
+        self.hashes.insert(lock.into(), held);
+    }
+
     /// Java deletes a lock.
     pub fn java_forces(&mut self, lock: &[u8]) {
         self.hashes.remove(lock);

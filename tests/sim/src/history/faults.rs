@@ -1,7 +1,7 @@
 //! What goes wrong, in words.
 
 use super::words::ms;
-use crate::contender::KEYS;
+use crate::neighbour::known;
 use crate::world::{Failover, FaultEvent, MS, Memory, Time, Ways};
 
 /// What goes wrong.
@@ -76,7 +76,7 @@ pub(super) fn begin_of(fault: FaultEvent) -> String {
             node, lock, long, ..
         } => format!(
             "another program has the lock {} on n{node} for {}, if nothing stands there",
-            String::from_utf8_lossy(KEYS[lock]).replace(['{', '}'], ""),
+            String::from_utf8_lossy(&known()[lock].lock).replace(['{', '}'], ""),
             ms(long)
         ),
         FaultEvent::Forge(c, n) => format!("c{c} hears a call as if of n{n}, which calls nobody"),

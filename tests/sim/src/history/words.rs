@@ -14,7 +14,7 @@ use crate::who::Who;
 use crate::world::{FaultEvent, MS, Time};
 
 /// What the oracles promise, by their names.
-pub const ORACLES: [(&str, &str); 18] = [
+pub const ORACLES: [(&str, &str); 20] = [
     ("S1", "exclusion: no two leases on one lock at a time"),
     ("S2", "fences: who holds a lock later has a larger fence"),
     ("S3", "no theft: nobody touches what is another's on a node"),
@@ -35,6 +35,11 @@ pub const ORACLES: [(&str, &str); 18] = [
     (
         "AD2",
         "of a lease that goes on elsewhere nothing is stored anew",
+    ),
+    ("LN1", "a request changes nothing of any lock but its own"),
+    (
+        "LN2",
+        "what a user is given is of the lock it has asked for",
     ),
     ("AD3", "where nothing goes wrong a text is adopted"),
     (

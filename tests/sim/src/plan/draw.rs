@@ -211,7 +211,7 @@ impl Plan {
         };
         let failovers = Random::new(aside.aside().bits().rotate_left(13));
         match failovers.chance(FAILS_OVER) {
-            true => plan.failing_over(&failovers),
+            true => plan.failing_over(&failovers).without_neighbours(),
             false => plan,
         }
     }
@@ -235,6 +235,13 @@ impl Plan {
 }
 
 impl Plan {
+    fn without_neighbours(self) -> Plan {
+        Plan {
+            programs: self.programs.map(Programs::without_neighbours),
+            ..self
+        }
+    }
+
     fn with_short_turns(mut self) -> Plan {
         self.waits.reservation = self.waits.reservation.min(self.ttl / 2);
         self

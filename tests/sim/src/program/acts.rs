@@ -282,7 +282,9 @@ impl Client {
     async fn lets_others_in(&self, stage: &Stage, handle: &Handle, cut: Option<u64>) {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| "shares its lease from here on".into());
-        if !before.ended && handle.lease.slot().is_none() {
+        // Those that know no readers refuse it.
+        let plain = handle.lease.hold().terms().keys.field.is_none() && !handle.is_raw();
+        if !before.ended && handle.lease.slot().is_none() && plain {
             stage.world.downgraded(&handle.lease);
         }
         let outcome = perhaps(handle.lease.downgrade(), cut).await;
@@ -353,9 +355,13 @@ impl Client {
         let begun = self.now(stage);
         let left = Duration::from_nanos(plan.troubled.saturating_sub(stage.world.time()));
         stage.says(|| format!("wants the lock beside that, and waits for {wait:?}"));
-        let asked = or_until(self.try_or_wait(&lock, Some(wait)), clock, begun.1 + left);
+        let asked = self.try_or_wait(&stage.world, &lock, Some(wait));
+        let asked = or_until(asked, clock, begun.1 + left);
         let asked = self.judge_outcome(stage, begun, Some(wait), asked.await);
         let Some(lease) = asked else { return };
+        stage
+            .world
+            .check_asked_for(self.number, &lock, lease.hold());
         stage.holds.fetch_add(1, Ordering::Relaxed);
         let handle = self.has(stage, place, lease, true);
         stage.world.done_with_tokens();
@@ -422,7 +428,11 @@ impl Client {
         let begun = self.now(stage);
         // Once polled it is closed.
         let cut = cut.map(|polls| polls + 1);
-        let closed = perhaps(join_all(ours.map(|client| client.door.close())), cut).await;
+        let closed = perhaps(
+            join_all(ours.flat_map(|client| [client.door.close(), client.beside.close()])),
+            cut,
+        )
+        .await;
         if closed.is_some() {
             self.in_time(stage, begun, stage.plan.node_timeout, "a close");
         }

@@ -67,7 +67,7 @@ impl Client {
             let place = place.after(number);
             let who = match random.chance(40) {
                 true => self.clone(),
-                false => stage.somebody(&random),
+                false => stage.somebody(&random, lease),
             };
             let (base, ttl) = (
                 stage.plan.network.base.max(1),

@@ -37,7 +37,7 @@ impl Client {
         }
         self.pauses(plan.ttl.mul_f64(0.1 + random.share() * 0.4))
             .await;
-        let operator = stage.somebody(random);
+        let operator = stage.anybody(random);
         let (who, forces) = (operator.clone(), stage.clone());
         operator.begins(stage, place, None, async move {
             who.forces(&forces, lock, None, None).await;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::acts::perhaps;
 use super::{Handle, Place};
-use crate::contender::{Client, KEYS, NAMES, Stage, place_of};
+use crate::contender::{Client, KEYS, NAMES, Stage};
+use crate::neighbour::place_of_hold;
 use crate::random::Random;
 
 impl Client {
@@ -20,14 +21,14 @@ impl Client {
         cut: Option<u64>,
         random: &Random,
     ) {
-        let lock = place_of(handle.lease.hold().lock_key());
-        // Of a semaphore nobody can.
+        let lock = place_of_hold(handle.lease.hold());
+        // Of a semaphore nobody can, and of the locks beside these nobody does.
         if lock >= NAMES.len() {
             return;
         }
         let fence = handle.lease.fence().filter(|_| random.chance(20));
         let cuts = random.chance(25).then(|| Random::new(random.bits()));
-        let (who, forces) = (stage.somebody(random), stage.clone());
+        let (who, forces) = (stage.anybody(random), stage.clone());
         let operator = who.clone();
         who.begins(stage, place, None, async move {
             operator.forces(&forces, lock, fence, cut).await;

@@ -20,8 +20,8 @@ use super::faults::{FaultEvent, Node};
 use super::messages::Listener;
 use super::network::not_ready;
 use super::{Inner, MS, Time, World};
-use crate::contender::KEYS;
 use crate::history::{Asked, Happened};
+use crate::neighbour::LOCKS;
 use crate::random::Random;
 
 /// The first run of the server that is a replica to begin with.
@@ -298,8 +298,8 @@ impl Inner {
         // It closes its connections, as sentinels see to.
         state.listeners.clear();
         // Two servers count apart, until the one before has what this one has.
-        state.lost_at = [Time::MAX; KEYS.len()];
-        state.counts = [false; KEYS.len()];
+        state.lost_at = [Time::MAX; LOCKS];
+        state.counts = [false; LOCKS];
         state.forgot = true;
         self.excuse_the_forgetful(node);
         self.closes(node, before ^ 1);
@@ -367,7 +367,7 @@ impl Inner {
         state.state = data;
         state.keep_listeners();
         state.turn();
-        state.lost_at = [now; KEYS.len()];
+        state.lost_at = [now; LOCKS];
         // Sentinels close its connections, but for those that come again first.
         if self.random.chance(50) {
             self.closes(node, place);

@@ -11,8 +11,8 @@ use super::failover::{Failover, Role, Standby};
 use super::messages::Listener;
 use super::network::Cut;
 use super::{Inner, MS, Time, World};
-use crate::contender::KEYS;
 use crate::history::Happened;
+use crate::neighbour::{LOCKS, known};
 
 /// What a node has in memory when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +90,9 @@ pub enum FaultEvent {
     Foreign {
         /// On which node.
         node: usize,
-        /// Which of [`KEYS`].
+        /// Which of [the locks](known).
         lock: usize,
-        /// Which of [`FOREIGN`].
+        /// Which of [`FOREIGN`]; behind those: a lock in Redisson's layout.
         text: usize,
         /// For how long.
         long: Time,
@@ -185,8 +185,8 @@ pub(super) struct Node {
     pub(super) excused: bool,
     /// It lost data.
     pub(super) forgot: bool,
-    /// Under which of [`KEYS`] another program has stored a lock of its own.
-    pub(super) foreign: [bool; KEYS.len()],
+    /// Under which of [the locks](known) another program has stored a lock of its own.
+    pub(super) foreign: [bool; LOCKS],
     /// When its present run began, by its own clock, and whether it has stored
     /// anything in it.
     pub(super) started: Instant,
@@ -195,8 +195,8 @@ pub(super) struct Node {
     pub(super) stored: u64,
     /// When each lock's counter of fences was lost last, and whether there is
     /// one to lose.
-    pub(super) lost_at: [Time; KEYS.len()],
-    pub(super) counts: [bool; KEYS.len()],
+    pub(super) lost_at: [Time; LOCKS],
+    pub(super) counts: [bool; LOCKS],
 }
 
 impl Node {
@@ -227,12 +227,12 @@ impl Node {
             run: 0,
             excused: false,
             forgot: false,
-            foreign: [false; KEYS.len()],
+            foreign: [false; LOCKS],
             started: Instant(clock.offset.saturating_sub(uptime)),
             used,
             stored: 0,
-            lost_at: [0; KEYS.len()],
-            counts: [false; KEYS.len()],
+            lost_at: [0; LOCKS],
+            counts: [false; LOCKS],
         }
     }
 
@@ -245,8 +245,8 @@ impl Node {
         };
         self.keep_listeners();
         self.forgot = true;
-        self.lost_at = [now; KEYS.len()];
-        self.counts = [false; KEYS.len()];
+        self.lost_at = [now; LOCKS];
+        self.counts = [false; LOCKS];
     }
 }
 
@@ -435,14 +435,23 @@ impl Inner {
                 text,
                 long,
             } => {
-                let (key, node) = (KEYS[lock], &mut self.nodes[node]);
+                let (key, node) = (&known()[lock].lock, &mut self.nodes[node]);
                 // Servers count whole milliseconds.
                 let local = node.clock.local_ms(now);
-                if node.state.form(key, local).is_none() {
-                    let value = Value(FOREIGN[text].as_bytes().into());
-                    let end = local + Duration::from_millis((long / MS).max(1));
-                    node.state.meddle(key, Some((Form::Quiet(value), end)));
-                    node.foreign[lock] = true;
+                let long = Duration::from_millis((long / MS).max(1));
+                let hashed = node.state.hashes(local).any(|(other, ..)| *other == **key);
+                if node.state.form(key, local).is_none() && !hashed {
+                    match FOREIGN.get(text) {
+                        Some(text) => {
+                            let value = Value(text.as_bytes().into());
+                            let form = Form::Quiet(value);
+                            node.state.meddle(key, Some((form, local + long)));
+                        }
+                        None => node.state.java_locks(key, b"java:1", long, local),
+                    }
+                    let same = known().iter().zip(&mut node.foreign);
+                    let same = same.filter(|(other, _)| other.lock == *key);
+                    same.for_each(|(_, foreign)| *foreign = true);
                 }
             }
             FaultEvent::Reset(..) => unreachable!("the world tells the client"),

@@ -23,8 +23,8 @@ const GAP_SHARE: f64 = 0.45;
 const GAP_LEAST: Time = 20 * MS;
 /// or for this many round trips, whatever is longest.
 const GAP_TRIPS: Time = 8;
-/// Where nothing is wrong nobody is inside for so many at most, while somebody waits, or for
-/// [`GAP_LEAST`].
+/// Where nothing is wrong nobody is inside for so many at most, while somebody waits; in the calm at
+/// the end, after all that went wrong, for [`GAP_LEAST`] at least.
 const STILL_TRIPS: Time = 10;
 /// The longest time between two polls of those next in line,
 const POLL_NEAR: Time = 500 * MS / 10 * 12;
@@ -52,6 +52,9 @@ pub struct Bounds {
     pub healthy: bool,
 }
 
+/// Workers have smaller numbers; those that wait or hold before the calm have others.
+pub const OTHERS: usize = 1_000;
+
 /// A worker of a client.
 pub type Who = (usize, usize);
 /// From a node to a client: their connections.
@@ -63,6 +66,8 @@ pub struct Line {
     bounds: Bounds,
     /// Judged from here on.
     calm: Option<Time>,
+    /// Nothing goes wrong at all: whether it stands still is judged all along.
+    always: bool,
     /// From when each node votes for whoever asks.
     free_from: Vec<Time>,
     holders: Vec<Who>,
@@ -104,6 +109,7 @@ impl Line {
         Line {
             bounds,
             calm: None,
+            always: false,
             free_from: vec![0; nodes],
             holders: Vec::new(),
             left: 0,
@@ -115,9 +121,22 @@ impl Line {
         }
     }
 
+    /// Whether it is judged before the calm.
+    pub fn is_judged_before(&self) -> bool {
+        self.always && self.calm.is_none()
+    }
+
+    /// Nothing goes wrong, from the beginning.
+    pub fn is_healthy(&mut self) {
+        self.always = true;
+    }
+
     /// Nothing goes wrong from here on.
     pub fn calm(&mut self, at: Time) {
         self.calm.get_or_insert(at);
+        // From here on the workers of the calm tell of themselves.
+        self.holders.retain(|(_, number)| *number < OTHERS);
+        self.waiting.retain(|(_, number), _| *number < OTHERS);
     }
 
     /// The node votes for nobody new before `from`; with `from` in the past:
@@ -151,6 +170,10 @@ impl Line {
     pub fn leaves(&mut self, who: Who, at: Time) {
         self.judge(at);
         self.waiting.remove(&who);
+        if self.calm.is_none() {
+            // It may have been called, and its turn be passed on.
+            self.left = at;
+        }
     }
 
     /// Somebody has won the lock, and waits no more.
@@ -240,9 +263,8 @@ impl Line {
 
     /// Since when nobody is inside while somebody waits, whatever nodes have.
     fn still_since(&self, at: Time) -> Option<Time> {
-        let calm = self
-            .calm
-            .filter(|_| self.holders.is_empty() && self.bounds.healthy)?;
+        let from = self.calm.or(self.always.then_some(0));
+        let calm = from.filter(|_| self.holders.is_empty() && self.bounds.healthy)?;
         let waiting = self.waiting.values().filter(|w| !w.mute);
         let waited_for = waiting.map(|w| w.since).min()?;
         let free = self.free_on(self.free_from.len() / 2 + 1);
@@ -290,8 +312,33 @@ impl Line {
         share.max(GAP_LEAST).max(GAP_TRIPS * trip) + Time::from(vain) * (reservation + poll)
     }
 
+    /// Judges that somebody is inside, or on the way in, where nothing is wrong.
+    fn judge_still(&mut self, at: Time) {
+        let ms = |time: Time| time as f64 / MS as f64;
+        if let Some(since) = self.still_since(at) {
+            let least = match self.calm {
+                Some(_) => GAP_LEAST,
+                // Nodes count whole milliseconds.
+                None => MS,
+            };
+            let (still, bound) = (at - since, least.max(STILL_TRIPS * self.bounds.trip));
+            if still > bound {
+                self.wrong = Some(format!(
+                    "L4 nobody is inside for {:.3} ms of {:.3} although {} wait and nothing is wrong",
+                    ms(still),
+                    ms(bound),
+                    self.waiting.len(),
+                ));
+            }
+        }
+    }
+
     /// Judges all the time up to `at`, in which nothing happened.
     fn judge(&mut self, at: Time) {
+        if self.wrong.is_some() {
+            return;
+        }
+        self.judge_still(at);
         let Some(calm) = self.calm.filter(|_| self.wrong.is_none()) else {
             return;
         };
@@ -306,18 +353,6 @@ impl Line {
                 self.wrong = Some(format!(
                     "L4 a lock is idle for {:.3} ms of {:.3} although {} wait",
                     ms(idle),
-                    ms(bound),
-                    self.waiting.len(),
-                ));
-                return;
-            }
-        }
-        if let Some(since) = self.still_since(at) {
-            let (still, bound) = (at - since, GAP_LEAST.max(STILL_TRIPS * self.bounds.trip));
-            if still > bound {
-                self.wrong = Some(format!(
-                    "L4 nobody is inside for {:.3} ms of {:.3} although {} wait and nothing is wrong",
-                    ms(still),
                     ms(bound),
                     self.waiting.len(),
                 ));
@@ -625,6 +660,35 @@ mod tests {
         let mut line = released(healthy);
         line.wins(B, 510 * MS);
         assert_eq!(line.check(999 * MS), None);
+    }
+
+    #[test]
+    fn a_healthy_lock_does_not_stand_still_before_the_calm_either() {
+        let healthy = Bounds {
+            healthy: true,
+            ..bounds()
+        };
+        let stands = |always: bool| {
+            let mut line = Line::new(3, healthy);
+            if always {
+                line.is_healthy();
+            }
+            line.waits(B, false, 100 * MS);
+            line
+        };
+        assert_eq!(stands(false).check(9_000 * MS), None);
+        assert_eq!(stands(true).check(100 * MS + STILL_TRIPS * MS), None);
+        let mut line = stands(true);
+        let wrong = line
+            .check(100 * MS + STILL_TRIPS * MS + 1)
+            .expect("too long");
+        assert!(wrong.starts_with("L4 nobody is inside"), "{wrong}");
+        // Who goes may have been called: the turn is passed on from then.
+        let mut line = stands(true);
+        line.waits(C, false, 110 * MS);
+        line.leaves(B, 115 * MS);
+        assert_eq!(line.check(115 * MS + STILL_TRIPS * MS), None);
+        assert!(line.check(115 * MS + STILL_TRIPS * MS + 1).is_some());
     }
 
     #[test]

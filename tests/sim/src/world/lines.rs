@@ -1,9 +1,11 @@
 //! How the locks' [lines](super::line) hear of what happens. They are kept only
 //! in schedules whose contenders wait on the nodes.
 
+use std::sync::Arc;
+
 use quorlock::sim::{Form, MemoryNode};
 
-use super::line::{Bounds, Line, Who};
+use super::line::{Bounds, Line, OTHERS, Who};
 use super::messages::HALF_OPEN;
 use super::oracle::{holds_until, readers_on};
 use super::{Inner, MS, Time, World};
@@ -16,6 +18,28 @@ fn is_about(key: &[u8], known: &[u8]) -> bool {
     key == known || key == SEMAPHORE && KEYS[NAMES.len()..].contains(&known)
 }
 
+/// Tasks have smaller numbers than leases.
+const LEASES: usize = 1_000_000;
+
+/// Somebody waits for a lock.
+#[derive(Debug)]
+pub struct Waits {
+    world: Arc<World>,
+    who: Who,
+    lock: usize,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let (who, mut inner) = (self.who, self.world.inner());
+        inner.line(self.lock, |line, at| {
+            if line.is_judged_before() {
+                line.leaves(who, at);
+            }
+        });
+    }
+}
+
 impl World {
     /// L4 is judged from the [calm](World::judge_calm) on: for each lock, with these
     /// bounds. `fenced`: with fences, for which the nodes are founded.
@@ -25,6 +49,35 @@ impl World {
         let line = |_| Line::new(inner.nodes.len(), bounds);
         inner.lines = KEYS.iter().map(line).collect();
         (0..inner.nodes.len()).for_each(|node| inner.look_at_lines(node));
+    }
+
+    /// Nothing goes wrong in this schedule: no lock stands still, all along.
+    pub fn judge_still(&self) {
+        self.inner().lines.iter_mut().for_each(Line::is_healthy);
+    }
+
+    /// The polled task waits for a lock, until that is dropped: where it is connected to all nodes,
+    /// and so is on the way in as soon as it is called.
+    pub fn waits_for(self: &Arc<Self>, client: usize, lock: usize) -> Waits {
+        let mut inner = self.inner();
+        let who = (client, OTHERS + inner.polled);
+        let n = inner.nodes.len();
+        let own = &inner.pairs[client * n..][..n];
+        let connected = own.iter().all(|p| p.current.is_some() && !p.connecting);
+        let mute = inner.clients[client].mute;
+        if connected {
+            inner.line(lock, |line, at| {
+                if line.is_judged_before() {
+                    line.waits(who, mute, at);
+                }
+            });
+        }
+        drop(inner);
+        Waits {
+            world: self.clone(),
+            who,
+            lock,
+        }
     }
 
     /// From here on nothing goes wrong.
@@ -101,6 +154,17 @@ impl Inner {
         }
     }
 
+    /// Somebody has this lease of a lock now, or has it no more.
+    pub(super) fn holds(&mut self, lock: usize, client: usize, lease: usize, now: bool) {
+        let who = (client, LEASES + lease);
+        self.line(lock, |line, at| match now {
+            true if line.is_judged_before() => line.wins(who, at),
+            true => {}
+            false if line.is_judged_before() => line.ends(who, at),
+            false => {}
+        });
+    }
+
     /// Something may have changed on a node: from when does it vote?
     pub(super) fn look_at_lines(&mut self, node: usize) {
         for (lock, key) in KEYS.iter().enumerate().take(self.lines.len()) {
@@ -132,7 +196,7 @@ impl Inner {
         let held = |form: &Form| form.holder(MemoryNode::time(local)).is_some();
         let form = state.state.form(key, local);
         let readers = match form.is_some_and(|(form, _)| form.is_shared()) {
-            true => readers_on(&state.state, key, local),
+            true => readers_on(&state.state, &companions_of(key), local),
             false => Vec::new(),
         };
         let readers = readers.into_iter().map(|(_, last)| end(last)).max();

@@ -444,7 +444,9 @@ impl Inner {
             if !self.lines.is_empty() {
                 self.look_at_lines(node);
             }
-            self.publish(node, &request.keys.lock, messages, record.is_some());
+            // In Redisson's layout nothing is reserved: all who wait hear of a release, and ask again.
+            let turn = request.keys.field.is_none() && record.is_some();
+            self.publish(node, &request.keys.lock, messages, turn);
             reply.ok()
         };
         self.note(|| Happened::CarriedOut {

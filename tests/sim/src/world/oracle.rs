@@ -27,6 +27,7 @@
 //! the books say whether it may. Nothing here calls a lease in a way that changes
 //! it: one that nobody looks at stays as it is.
 
+mod beside;
 mod forced;
 mod heard;
 mod judges;
@@ -47,8 +48,8 @@ use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, T
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
-use crate::contender::place_of;
 use crate::history::Happened;
+use crate::neighbour::{known, place_of, place_of_hold};
 use kept::Kept;
 pub use order::Natives;
 use order::Words;
@@ -85,6 +86,8 @@ pub(super) struct Oracle {
     pub(super) one_slot: bool,
     /// Leases may go from one user to another without either saying so.
     passes_unseen: bool,
+    /// There are [locks](crate::neighbour) beside those of every schedule.
+    neighbours: bool,
     /// How far node clocks stepped back in all: keys live longer by it.
     pub(super) stepped_back: Time,
 }
@@ -206,6 +209,8 @@ pub(super) struct Seen {
     readers: Vec<(Value, Instant)>,
     /// When, by its own clock.
     pub(super) local: Instant,
+    /// All that stands there of other locks, where that is judged.
+    apart: Option<String>,
     /// The same of each slot, where all of them are asked for.
     pub(super) slots: Vec<(Request, Seen)>,
 }
@@ -376,6 +381,7 @@ impl World {
             life.task = inner.polled;
         }
         inner.oracle.active.push(index);
+        inner.holds(place_of_hold(hold), client, index, true);
         if lease.number() > IN_A_ROW {
             inner.violated(format!("L5 c{client}'s line keeps a token for itself"));
         }
@@ -429,6 +435,9 @@ impl World {
             over: released,
         });
         inner.saw(|| format!("c{client} released {}", &hold.token()[..6]));
+        if released {
+            inner.holds(place_of_hold(&hold), client, index, false);
+        }
         if released && end != Instant::NEVER {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         } else if !released && ended {
@@ -479,8 +488,10 @@ impl World {
             let time = MemoryNode::time(local);
             let held = keys.keys(local);
             let held = held.filter(|(_, form, _)| form.holder(time).is_some());
-            let readers = |lock: &&[u8]| shared::readers_on(keys, lock, local).len();
-            held.count() + crate::contender::KEYS.iter().map(readers).sum::<usize>()
+            let readers = known().iter();
+            let readers =
+                readers.map(|lock| shared::readers_on(keys, &lock.companions, local).len());
+            held.count() + readers.sum::<usize>()
         };
         inner.nodes.iter().map(living).sum()
     }
@@ -624,9 +635,10 @@ impl Inner {
         let state = &self.nodes[node].state;
         let form = state.form(&request.keys.lock, local);
         Seen {
+            apart: self.apart_from(node, request, local),
             slots,
             readers: match form.is_some_and(|(form, _)| form.is_shared()) {
-                true => shared::readers_on(state, &request.keys.lock, local),
+                true => shared::readers_on(state, &request.keys.companions, local),
                 false => Vec::new(),
             },
             form: form.map(|(form, end)| (form.clone(), end)),
@@ -640,7 +652,7 @@ impl Inner {
 
     /// A request is about to be carried out: what its lock's counter of fences shows.
     fn look_at_counter(&mut self, node: usize, request: &Request, local: Instant) -> u64 {
-        let lock = place_of(&request.keys.lock);
+        let lock = place_of(&request.keys);
         let counter = request.keys.counter();
         counter.map_or(0, |(counter, _)| self.look_at(node, lock, counter, local))
     }
@@ -666,7 +678,7 @@ impl Inner {
 
     /// A node has voted, at a moment of its clock, by what it did at a time.
     pub(super) fn granted(&mut self, node: usize, request: &Request, local: Instant, time: Time) {
-        self.nodes[node].counts[place_of(&request.keys.lock)] = true;
+        self.nodes[node].counts[place_of(&request.keys)] = true;
         if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
             life.first_vote = life.first_vote.min(time);
             life.at_home |= matches!(request.op, Op::Acquire { home: true, .. });
@@ -740,6 +752,8 @@ impl Inner {
         if end == Instant::NEVER {
             if was_valid && !watch.released && watch.hold.lease() == watch.lease {
                 watch.cut_short = Some(time);
+                let (lock, client) = (place_of_hold(&watch.hold), watch.client);
+                self.holds(lock, client, before.watch, false);
                 self.check_cut_short(before.watch, before.now);
             }
             return;

@@ -9,8 +9,8 @@ use quorlock::sim::{Keys, Leaving, Mode, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
 use super::{Answered, Mark};
-use crate::contender::{KEYS, companions_of};
 use crate::history::{Asked, Happened};
+use crate::neighbour::{Known, known, place_of_key};
 use crate::server::resp::number;
 use crate::server::{Life, Told};
 use crate::world::{Inner, Time};
@@ -212,8 +212,8 @@ impl Serving<'_> {
         let inner = &mut *self.inner;
         inner.open_wire(self.wire).lives.counts(counter);
         let local = inner.nodes[node].clock.local(now);
-        let of = |key: &&[u8]| companions_of(key).counter() == counter;
-        let lock = KEYS.iter().position(of).unwrap_or(0);
+        let of = |lock: &Known| lock.companions.counter() == counter;
+        let lock = known().iter().position(of).unwrap_or(0);
         let before = inner.look_at(node, lock, counter, local);
         let state = &mut inner.nodes[node];
         let counted = state.state.propose(counter, fence, local);
@@ -272,7 +272,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         native: true,
         keys: Arc::new(Keys {
             lock: key.into(),
-            companions: companions_of(key),
+            companions: known()[place_of_key(key)].companions.clone(),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,

@@ -5,6 +5,7 @@
 use quorlock::sim::{Leaving, Request};
 
 use super::{Inner, name_of, shared};
+use crate::contender::companions_of;
 use crate::world::World;
 
 /// Leases on a lock, by their tokens.
@@ -51,7 +52,7 @@ impl Inner {
     fn tokens_on(&self, lock: &[u8]) -> Vec<u64> {
         let votes = self.nodes.iter().flat_map(|node| {
             let local = node.clock.local(self.time);
-            shared::votes_on(&node.state, lock, local)
+            shared::votes_on(&node.state, lock, &companions_of(lock), local)
         });
         votes.map(|(value, _)| name_of(&value.0)).collect()
     }

@@ -7,9 +7,10 @@ use quorlock::sim::{
     Form, Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
 };
 
-use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, place_of, say, shared};
+use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, say, shared};
 use crate::death;
 use crate::history::Happened;
+use crate::neighbour::place_of_hold;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Node, Time, World};
 
@@ -59,6 +60,9 @@ impl World {
         }
         if at_rest {
             leak = leak.or_else(|| inner.left_in_line());
+        }
+        if over {
+            leak = leak.or_else(|| inner.belongs_to_nobody());
         }
         if let Some(leak) = leak {
             inner.violated(leak);
@@ -171,18 +175,31 @@ impl Inner {
         let Some(fence) = watch.fence else { return };
         let key = watch.hold.lock_key();
         let spare = 2 * self.quorum() - self.nodes.len();
-        let lock = place_of(key);
+        let lock = place_of_hold(&watch.hold);
         let first_vote = |w: &Watch| self.oracle.tokens.get(&w.name).map(|l| l.first_vote);
         let wrong = watches[..index].iter().any(|other| {
             let since = first_vote(other).min(first_vote(watch)).unwrap_or(0);
             let lost = self.nodes.iter().filter(|n| n.lost_at[lock] > since);
             let after = first_vote(watch).is_some_and(|first| other.won_at < first);
             let same_token = other.name == watch.name;
+            // Holds of one owner in Redisson's layout have one fence, where they overlap.
+            let owner = |w: &Watch| {
+                w.hold
+                    .terms()
+                    .keys
+                    .field
+                    .as_ref()
+                    .map(|field| field.name.clone())
+            };
+            if owner(watch).is_some() && owner(watch) == owner(other) {
+                return false;
+            }
             // Between readers a fence says nothing.
             if (other.mode, watch.mode) == (Mode::Shared, Mode::Shared) {
                 return false;
             }
             other.hold.lock_key() == key
+                && other.hold.terms().keys.id() == watch.hold.terms().keys.id()
                 && (lost.count() < spare || same_token || self.median_went_on(other, watch))
                 && other
                     .fence
@@ -336,6 +353,7 @@ impl Inner {
         if matches!(request.keys.mode, Mode::AnySlot(_)) {
             return self.judge_choice(node, request, seen, reply);
         }
+        self.check_apart(node, request, seen);
         self.check_counter(node, request, seen, reply);
         self.check_theft(node, request, seen);
         self.judge_readers(node, request, seen, reply);
@@ -382,6 +400,7 @@ impl Inner {
         counts: bool,
     ) {
         self.count_native(seen);
+        self.check_apart(node, request, seen);
         // In quarantine nobody stands in line: the trailer says so, and the vote counts for nothing.
         let quarantined = self.nodes[node].state.quarantine(seen.local).is_some();
         if voted.stored && !(counts && quarantined) {
@@ -419,6 +438,9 @@ impl Inner {
         let Some((counter, _)) = request.keys.counter() else {
             return;
         };
+        if request.keys.field.is_some() {
+            return self.check_hashed_counter(node, request, seen, counter);
+        }
         let (before, local) = (seen.counted, seen.local);
         let after = self.nodes[node].state.fence(counter, local);
         let after = after.unwrap_or(0);
@@ -558,7 +580,7 @@ impl Inner {
         local: Instant,
     ) {
         let vote = self.vote_of(node, server, request);
-        let votes = shared::votes_on(&self.nodes[node].state, &request.keys.lock, local);
+        let votes = self.votes_for(node, request, local);
         if let Some((_, end)) = votes.iter().find(|(value, _)| *value == request.value) {
             // Servers count whole milliseconds.
             let end = *end + ROUNDED;

@@ -7,11 +7,13 @@ use std::time::Duration;
 use quorlock::Lease;
 use quorlock::sim::{Instant, Leaving, Op, Reply, Request};
 
-use super::{Inner, MOST_NODES, name_of, place_of};
+use super::{Inner, MOST_NODES, name_of};
+use crate::neighbour::place_of_key;
 use crate::world::{MS, Time, World};
 
 /// A hold that is to keep its lock.
 pub(super) struct Kept {
+    /// By its key: whatever holds that, in whatever layout, is kept out.
     place: usize,
     token: u64,
     /// Which of the token's leases.
@@ -57,7 +59,10 @@ impl Inner {
     /// this one will.
     pub(super) fn check_kept(&mut self, client: usize, lease: &Lease) {
         let hold = lease.hold();
-        let (place, token) = (place_of(hold.lock_key()), name_of(hold.token().as_bytes()));
+        let (place, token) = (
+            place_of_key(hold.lock_key()),
+            name_of(hold.token().as_bytes()),
+        );
         let (time, clock) = (self.time, &self.clients[client]);
         let won = clock.now(time);
         let (keep, quorum) = (hold.terms().keep, self.listed(client).1);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Waiter, Whom};
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
-use crate::contender::place_of;
+use crate::neighbour::place_of;
 use crate::world::{MS, Time};
 
 /// A node's last word to an attempt, as it reached its client.
@@ -152,7 +152,7 @@ impl Inner {
         };
         let called = seen.form.as_ref().is_some_and(|(form, _)| called(form));
         // A foreign value is let alone: where it ends nothing tells of the queue behind it.
-        let foreign = request.native && self.nodes[node].foreign[place_of(&request.keys.lock)];
+        let foreign = request.native && self.nodes[node].foreign[place_of(&request.keys)];
         let other = foreign || self.is_unwanted(request);
         if seen.first_before.is_some() && !called && !self.oracle.steps_seen && !other {
             let how = if request.native { " natively" } else { "" };

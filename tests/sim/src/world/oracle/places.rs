@@ -3,7 +3,7 @@
 
 use quorlock::sim::{Request, Waiter};
 
-use crate::contender::{KEYS, companions_of};
+use crate::neighbour::known;
 use crate::world::Inner;
 use crate::world::messages::inbox_of;
 
@@ -61,10 +61,8 @@ impl Inner {
     pub(super) fn left_in_line(&self) -> Option<String> {
         for (i, node) in self.nodes.iter().enumerate() {
             let now = node.clock.local_ms(self.time);
-            let lines = KEYS.map(companions_of);
-            let lines = lines
-                .iter()
-                .filter_map(|keys| node.state.line(keys.queue(), now));
+            let lines = known().iter();
+            let lines = lines.filter_map(|lock| node.state.line(lock.companions.queue(), now));
             for Waiter { number, inbox } in lines.flat_map(|l| &l.queue).map(|p| &p.waiter) {
                 let excused = self.is_excused_in_line(i, *number, inbox);
                 let client = (0..self.clients.len()).find(|c| inbox_of(*c) == *inbox)?;

@@ -9,14 +9,22 @@
 //!   in the last three seconds, unless readers are being called.
 //! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Value, Whom};
+use quorlock::sim::{
+    Companions, Form, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
+};
 
 use super::{Inner, Seen, holds_until, name_of};
-use crate::contender::{KEYS, companions_of};
+use crate::neighbour::{Known, known};
 use crate::world::Node;
 
-/// The votes on a node for the lock with that key, each with its end by the node's clock.
-pub(super) fn votes_on(state: &MemoryNode, lock: &[u8], now: Instant) -> Vec<(Value, Instant)> {
+/// The votes on a node for the lock with that key and what goes with it, each with its end by the
+/// node's clock. What another lock has under that key is among them.
+pub(super) fn votes_on(
+    state: &MemoryNode,
+    lock: &[u8],
+    companions: &Companions,
+    now: Instant,
+) -> Vec<(Value, Instant)> {
     let time = MemoryNode::time(now);
     let Some((form, end)) = state.form(lock, now) else {
         return Vec::new();
@@ -25,7 +33,7 @@ pub(super) fn votes_on(state: &MemoryNode, lock: &[u8], now: Instant) -> Vec<(Va
         return vec![(holder.clone(), holds_until(form, end))];
     }
     match form.is_shared() {
-        true => readers_on(state, lock, now),
+        true => readers_on(state, companions, now),
         false => Vec::new(),
     }
 }
@@ -33,10 +41,10 @@ pub(super) fn votes_on(state: &MemoryNode, lock: &[u8], now: Instant) -> Vec<(Va
 /// The votes that share it, whatever stands under the lock's own key.
 pub(in crate::world) fn readers_on(
     state: &MemoryNode,
-    lock: &[u8],
+    companions: &Companions,
     now: Instant,
 ) -> Vec<(Value, Instant)> {
-    let key = companions_of(lock).shared();
+    let key = companions.shared();
     let time = MemoryNode::time(now);
     let readers = state.readers(&key, now).into_iter();
     let readers = readers.flat_map(|readers| &readers.votes);
@@ -47,17 +55,62 @@ pub(in crate::world) fn readers_on(
 
 /// All votes on a node.
 pub(super) fn all_votes(node: &Node, now: Instant) -> impl Iterator<Item = Value> {
-    let of = move |lock: &[u8]| votes_on(&node.state, lock, now);
-    let votes: Vec<_> = KEYS.iter().flat_map(|lock| of(lock)).collect();
-    votes.into_iter().map(|(value, _)| value)
+    let of = |lock: &Known| votes_on(&node.state, &lock.lock, &lock.companions, now);
+    let votes = known().iter().flat_map(of).map(|(value, _)| value);
+    let votes: Vec<_> = votes.chain(tokens(&node.state, now)).collect();
+    votes.into_iter()
+}
+
+/// The tokens that are counted in locks of Redisson's layout.
+fn tokens(state: &MemoryNode, now: Instant) -> impl Iterator<Item = Value> {
+    let counted = state.hashes(now).flat_map(|(_, fields, _)| fields);
+    let ours = |(field, count): (Vec<u8>, u64)| (count > 0).then(|| Value(field.into()));
+    counted.filter_map(ours).filter(Value::is_ours)
+}
+
+/// Until when the owner in these keys holds its lock, in Redisson's layout, by this token.
+pub(super) fn has_entered(
+    state: &MemoryNode,
+    keys: &Keys,
+    token: &[u8],
+    now: Instant,
+) -> Option<Instant> {
+    let of = |key: &[u8]| state.hashes(now).find(|(other, ..)| *other == key);
+    let owner = keys.field.as_ref()?.name.to_vec();
+    let (_, lock, end) = of(&keys.lock)?;
+    let (_, tokens, _) = of(keys.companions.queue())?;
+    let counted = tokens.keys().any(|field| field.starts_with(token));
+    (lock.contains_key(&owner) && counted).then_some(end)
 }
 
 impl Inner {
     /// Whether a node has the lease's vote.
     pub(super) fn has_vote(&self, node: &Node, hold: &Hold) -> bool {
         let token = hold.token().as_bytes();
-        let votes = votes_on(&node.state, hold.lock_key(), node.clock.local(self.time));
+        let (keys, now) = (&hold.terms().keys, node.clock.local(self.time));
+        if keys.field.is_some() {
+            return has_entered(&node.state, keys, token, now).is_some();
+        }
+        let votes = votes_on(&node.state, hold.lock_key(), &keys.companions, now);
         votes.iter().any(|(value, _)| value.0.starts_with(token))
+    }
+
+    /// The votes there of whoever asks.
+    pub(super) fn votes_for(
+        &self,
+        node: usize,
+        request: &Request,
+        now: Instant,
+    ) -> Vec<(Value, Instant)> {
+        let (state, keys) = (&self.nodes[node].state, &request.keys);
+        if keys.field.is_some() {
+            let end = has_entered(state, keys, &request.value.0, now);
+            return end
+                .map(|end| (request.value.clone(), end))
+                .into_iter()
+                .collect();
+        }
+        votes_on(state, &keys.lock, &keys.companions, now)
     }
 
     /// RW1 on a node, S3 of readers, and RW5: by what has changed there.
@@ -70,7 +123,7 @@ impl Inner {
     ) {
         let (lock, now) = (&request.keys.lock, seen.local);
         let state = &self.nodes[node].state;
-        let after = readers_on(state, lock, now);
+        let after = readers_on(state, &request.keys.companions, now);
         let form = state.form(lock, now).map(|(form, _)| form);
         let alone = form.is_some_and(|form| form.holder(MemoryNode::time(now)).is_some());
         let forgotten = !form.is_some_and(Form::is_shared);

@@ -13,6 +13,7 @@ use quorlock::sim::{MemoryNode, Mode, Reply, Request, Whom};
 
 use super::{Inner, Seen, shared};
 use crate::contender::{KEYS, NAMES};
+use crate::neighbour::{Known, known};
 
 /// What is asked of each slot, where all are.
 pub(super) fn requests(request: &Request) -> Vec<Request> {
@@ -73,7 +74,7 @@ impl Inner {
 
     fn votes_on(&self, node: usize, one: &Request, seen: &Seen) -> Vec<quorlock::sim::Value> {
         let state = &self.nodes[node].state;
-        let votes = shared::votes_on(state, &one.keys.lock, seen.local);
+        let votes = shared::votes_on(state, &one.keys.lock, &one.keys.companions, seen.local);
         votes.into_iter().map(|(value, _)| value).collect()
     }
 
@@ -98,10 +99,14 @@ impl Inner {
             &self.nodes[node].state,
             self.nodes[node].clock.local(self.time),
         );
-        let votes = |key: &&[u8]| {
-            let votes = shared::votes_on(state, key, local);
+        let votes = |lock: &&Known| {
+            let votes = shared::votes_on(state, &lock.lock, &lock.companions, local);
             votes.iter().any(|(value, _)| *value == request.value)
         };
-        KEYS[NAMES.len()..].iter().filter(|key| votes(key)).count() > 1
+        known()[NAMES.len()..KEYS.len()]
+            .iter()
+            .filter(votes)
+            .count()
+            > 1
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::Client;
 use quorlock::sim::{
     Acquired, Hold, Inbox, Lines, LossReason, Set, Terms, Timing, Wait, Waits, Watchdog, acquire,
 };
+use quorlock::{Client, ClientBuilder, ErrorKind};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
 use quorlock_sim::mutants::choose;
 use quorlock_sim::random::Random;
@@ -122,10 +122,15 @@ impl Stage {
 
     /// A client as its users have it. Nothing renews its leases.
     fn door(&self, client: usize) -> Client {
+        self.door_of(client, Client::builder())
+    }
+
+    /// The same, built so.
+    fn door_of(&self, client: usize, builder: ClientBuilder) -> Client {
         let set = self.sets[client].clone();
         let inbox = Inbox::new(self.world.inbox(client), &set.links);
         let watchdog = Watchdog::new(set.clock.clone());
-        let door = Client::builder().max_ttl(TTL);
+        let door = builder.max_ttl(TTL);
         door.simulated(set, inbox, watchdog, WAITS)
     }
 
@@ -634,4 +639,154 @@ fn what_an_exported_lease_has_asked_for_is_taken_back() {
         "export-leaves-what-it-asked",
         a_vote_comes_after_the_adopter,
     );
+}
+
+/// How long a client takes for this, if it ends within five seconds; to a fifth of a millisecond.
+fn time_of<T>(stage: &Stage, done: &Mutex<Option<T>>) -> Option<(Time, T)> {
+    let began = stage.world.time();
+    while stage.world.time() < began + 5_000 * MS {
+        if let Some(done) = done.lock().unwrap().take() {
+            return Some((stage.world.time() - began, done));
+        }
+        stage.pass(MS / 5);
+    }
+    None
+}
+
+/// An adopter waits for nodes that do not answer as long as its client's `wait` says, at least for
+/// two answers and at most for the ttl.
+#[test]
+fn an_adopter_waits_for_nodes_as_long_as_it_says() {
+    assert!(choose(""));
+    for (wait, least) in [(0, 500), (600, 600), (1_500, 1_500), (9_000, 2_000)] {
+        let stage = Stage::new(3);
+        let door = stage.door(0);
+        let exports = stage.does(0, async move {
+            let lease = door.lock(NAMES[0]).acquire().await.expect("free");
+            lease.export().await.expect("held")
+        });
+        stage.pass(20 * MS);
+        let text = exports.lock().unwrap().take().expect("all answer at once");
+        for node in [0, 1] {
+            stage.cut(1, node, 4_000 * MS, true);
+        }
+        let builder = Client::builder().wait(Duration::from_millis(wait));
+        let door = stage.door_of(1, builder);
+        let adopts = stage.does(1, async move { door.adopt(&text).await.map(drop) });
+        let (took, adopted) = time_of(&stage, &adopts).expect("it ends");
+        let refused = adopted.expect_err("one node is no quorum").kind();
+        assert_eq!(refused, ErrorKind::QuorumUnavailable);
+        assert!(
+            (least * MS..(least + 2) * MS).contains(&took),
+            "wait of {wait} ms: it took {took} ns"
+        );
+        assert_eq!(stage.end(), None);
+    }
+}
+
+/// A lease of which more than a fifth of `max_hold` is used goes to nobody of its client: the next
+/// one has all of its own.
+#[test]
+fn a_lease_that_has_used_its_max_hold_is_not_passed_on() {
+    assert!(choose(""));
+    for (held, passes) in [(300, true), (500, false)] {
+        let stage = Stage::new(3);
+        let door = stage.door(0);
+        let lock = door
+            .lock(NAMES[0])
+            .ttl(TTL)
+            .max_hold(TTL)
+            .fencing(false)
+            .wait(Duration::from_secs(9));
+        let (first, next) = (lock.clone(), lock);
+        let first = stage.does(0, async move { first.acquire().await.expect("free") });
+        stage.pass(20 * MS);
+        let first = first.lock().unwrap().take().expect("all answer at once");
+        let next = stage.does(0, async move { next.acquire().await.expect("in time") });
+        stage.pass(held * MS);
+        let token = first.token().to_owned();
+        stage.does(0, async move { first.release().await });
+        stage.pass(20 * MS);
+        let next = next.lock().unwrap().take().expect("it is called");
+        assert_eq!(next.token() == token, passes, "after {held} ms");
+        assert!(next.remaining() > TTL / 2);
+        stage.does(0, async move { next.release().await });
+        stage.pass(20 * MS);
+        assert_eq!(stage.end(), None);
+    }
+}
+
+/// Who waits in the holder's own client to share the lock does so at once when the holder lets
+/// others in.
+#[test]
+fn a_holder_that_shares_its_lease_calls_those_of_its_client() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let door = stage.door(0);
+    let lock = door.lock(NAMES[0]).wait(Duration::from_secs(9));
+    let (alone, writer) = (lock.clone(), lock.clone());
+    let holder = stage.does(0, async move { alone.acquire().await.expect("free") });
+    stage.pass(20 * MS);
+    let holder = holder.lock().unwrap().take().expect("all answer at once");
+    let reader = || {
+        let lock = lock.clone().shared(true);
+        stage.does(0, async move { lock.acquire().await.expect("in time") })
+    };
+    let readers = [reader(), reader()];
+    let writer = stage.does(0, async move { writer.acquire().await.expect("in time") });
+    stage.pass(100 * MS);
+    let shares = stage.does(0, async move {
+        holder.downgrade().await.expect("held");
+        holder
+    });
+    stage.pass(20 * MS);
+    let holder = shares.lock().unwrap().take().expect("all answer at once");
+    let inside = readers.map(|reader| reader.lock().unwrap().take().expect("it is called"));
+    assert!(holder.is_held() && inside.iter().all(|lease| lease.is_held()));
+    assert!(writer.lock().unwrap().is_none());
+    stage.does(0, async move { drop((holder, inside)) });
+    stage.pass(20 * MS);
+    assert!(
+        writer
+            .lock()
+            .unwrap()
+            .take()
+            .expect("it is called")
+            .is_held()
+    );
+    stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
+}
+
+/// The `wait` of several locks is for all of them together: what the first takes of it the second
+/// has not.
+#[test]
+fn several_locks_are_waited_for_as_long_as_one() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let other = stage.door(1);
+    let holds = stage.does(1, async move {
+        let first = other.lock(NAMES[0]).ttl(TTL).acquire().await;
+        let second = other.lock(NAMES[1]).ttl(TTL).acquire().await;
+        (first.expect("free"), second.expect("free"))
+    });
+    stage.pass(20 * MS);
+    let (first, second) = holds.lock().unwrap().take().expect("all answer at once");
+    let door = stage.door(0);
+    let all = door.lock_all(&NAMES[..2]).ttl(TTL);
+    let waits = all.wait(Duration::from_millis(1_000));
+    let waits = stage.does(0, async move { waits.acquire().await.map(drop) });
+    stage.pass(600 * MS);
+    assert!(waits.lock().unwrap().is_none());
+    stage.does(1, async move { first.release().await });
+    let (took, waited) = time_of(&stage, &waits).expect("it ends");
+    assert_eq!(waited.expect_err("one is held").kind(), ErrorKind::Timeout);
+    assert!(
+        (400 * MS..402 * MS).contains(&took),
+        "it took {took} ns more"
+    );
+    assert!(second.is_held());
+    stage.does(1, async move { second.release().await });
+    stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
 }

@@ -37,16 +37,20 @@ const ACQUIRE: Op = Op::Acquire {
     block: 1,
 };
 
-/// Goes on as it is told.
-struct ByHand(AtomicU64);
+/// Goes on as it is told; who sleeps has to look.
+struct ByHand(Arc<AtomicU64>);
 
 impl Clock for ByHand {
     fn now(&self) -> Instant {
         Instant(self.0.load(Ordering::Relaxed))
     }
 
-    fn sleep_until(&self, _: Instant) -> Sleep {
-        Box::pin(std::future::pending())
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        let now = self.0.clone();
+        Box::pin(poll_fn(move |_| match now.load(Ordering::Relaxed) {
+            now if now < at.0 => Poll::Pending,
+            _ => Poll::Ready(()),
+        }))
     }
 }
 
@@ -125,7 +129,7 @@ impl Link {
         dial: Arc<dyn Dial>,
         here: (Endpoint, u64),
     ) -> Link {
-        let clock = Arc::new(ByHand(AtomicU64::new(1_000)));
+        let clock = Arc::new(ByHand(Arc::new(AtomicU64::new(1_000))));
         let key = || Arc::<[u8]>::from(&b"k"[..]);
         let gate = Gate {
             accept_eviction: false,

@@ -357,3 +357,27 @@ async fn a_sentinel_that_does_not_answer_in_time_is_asked_last_the_next_time() {
         assert_eq!(found, named);
     }
 }
+
+/// One that is silent has the time of three answers of a node, and then the next one is asked.
+#[tokio::test]
+async fn a_sentinel_that_is_silent_is_waited_for_as_long_as_three_answers_take() {
+    let world = [("s1", Answers::Silence), ("s2", Say(vec![IS_B]))];
+    let link = link(World::of(world), true);
+    let mut locating = pin!(locate(&link.connection.target));
+    let mut goes_on = async |millis: u64| {
+        link.clock
+            .0
+            .fetch_add(millis * 1_000_000, Ordering::Relaxed);
+        for _ in 0..20 {
+            let polled = poll_fn(|cx| Poll::Ready(locating.as_mut().poll(cx))).await;
+            if let Poll::Ready(located) = polled {
+                return Some(located.unwrap().0);
+            }
+            tokio::task::yield_now().await;
+        }
+        None
+    };
+    assert_eq!(goes_on(0).await, None);
+    assert_eq!(goes_on(749).await, None);
+    assert_eq!(goes_on(1).await, Some(at("b")));
+}

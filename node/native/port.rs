@@ -152,19 +152,21 @@ impl Port {
         })
     }
 
-    /// Ends an operation that is awaited no more; what it has won is released, also where that was
-    /// taken in this turn: so many leases have its number, and those that follow.
+    /// Ends an operation that is awaited no more, and has this many numbers; what it has won is
+    /// released, also where that was [taken](Port::take) already and JavaScript has yet to hear of it.
     #[napi(catch_unwind)]
-    pub fn cancel(&self, number: i64, numbers: u32) -> Option<Failure> {
+    pub fn cancel(&self, number: i64, numbers: i64) -> Option<Failure> {
         checked(|| {
             let revoked = lock(&self.running).remove(&number);
-            if revoked.is_none() {
-                for number in number..number + i64::from(numbers) {
-                    let held = self.leases().remove(&number);
-                    held.inspect(|held| held.core.take_back());
-                }
-            }
             drop(revoked);
+            let mut leases = self.leases();
+            let numbers = number..number.saturating_add(numbers);
+            let won: Vec<Held> = numbers.filter_map(|at| leases.remove(&at)).collect();
+            // Not within the table's lock: it takes others.
+            drop(leases);
+            for held in won {
+                held.core.take_back();
+            }
             Ok(())
         })
     }

@@ -166,7 +166,8 @@ impl Lease {
     }
 
     /// Ends it here; a text with which another client goes on.
-    fn export(&self, py: Python<'_>) -> PyResult<String> {
+    #[getter]
+    fn exported(&self, py: Python<'_>) -> PyResult<String> {
         entry(py, || checked(py, self.core.export_now()))
     }
 

@@ -37,6 +37,9 @@ where
     let soon = limit.min(LOOK);
     let first = py.detach(|| binding::wait_or(&mut future, soon, || passed(soon)));
     if first.is_some() || passed(limit) {
+        // What a handler raises takes the place of what has come. So it is raised here, where that
+        // is dropped as what nobody was given, and not where its caller would have had it.
+        py.check_signals()?;
         return Ok(first);
     }
     let every = match is_main_thread(py)? {
@@ -50,10 +53,11 @@ where
     let mut raised = None;
     let over = || passed(limit) || is_raised(nothing, &mut raised);
     let output = py.detach(|| binding::wait_or(task, every.min(limit), over));
-    match raised {
-        Some(raised) => Err(raised),
-        None => output.map(|output| checked(py, output)).transpose(),
+    if let Some(raised) = raised {
+        return Err(raised);
     }
+    py.check_signals()?;
+    output.map(|output| checked(py, output)).transpose()
 }
 
 /// A function of Python that does nothing: the interpreter looks for signals and for exceptions

@@ -117,5 +117,95 @@ static void a_line_is_bounded(void) {
     quorlock_client_free(client);
 }
 
-const struct test line_tests[] = {
-    TEST(a_line_is_first_come_first_served), TEST(leaving_the_line), TEST(a_line_is_bounded), {NULL, NULL}};
+/* A call that waits, and may be stopped: of one lock or slot, or of several. */
+struct stopped {
+    const quorlock_lock_t *lock;
+    const quorlock_locks_t *locks;
+    const quorlock_cancel_t *cancel;
+    sem_t begins;
+    quorlock_lease_t *lease;
+    quorlock_leases_t *leases;
+    int32_t code;
+};
+
+static void *waits_until_stopped(void *argument) {
+    struct stopped *call = argument;
+    sem_post(&call->begins);
+    call->code = call->lock ? quorlock_lock(call->lock, QUORLOCK_FOREVER, call->cancel, &call->lease, NULL)
+                            : quorlock_lock_all(call->locks, QUORLOCK_FOREVER, call->cancel, &call->leases, NULL);
+    return NULL;
+}
+
+enum { MOMENTS = 5, ROUNDS = 40 };
+
+/* Stops a call before it waits, while it does, and beside what would end its wait: it has what it was given, or nobody has. `ours`
+ * and `theirs` are locks of the two clients, of which the other holds what is waited for; `next` has to have it soon. */
+static void stopped(struct stopped call, int moment, const quorlock_client_t *client, const quorlock_lock_t *ours,
+                    const quorlock_lock_t *theirs, const quorlock_lock_t *next) {
+    quorlock_cancel_t *cancel = quorlock_cancel_new();
+    /* Of this client it is passed on without a request, and of the other it comes over the node. */
+    quorlock_lease_t *holds[2] = {held(moment % 2 ? ours : theirs), NULL};
+    if (quorlock_lease_slot(holds[0]) >= 0) holds[1] = held(theirs);
+    call.cancel = cancel;
+    sem_init(&call.begins, 0, 0);
+    if (moment == 0) quorlock_cancel(cancel);
+    pthread_t thread;
+    pthread_create(&thread, NULL, waits_until_stopped, &call);
+    CHECK(comes(&call.begins));
+    if (moment == 1 && !holds[1]) CHECK(comes_to_wait(client, 1));
+    if (moment == 4) quorlock_cancel(cancel);
+    quorlock_lease_free(holds[0]);
+    quorlock_lease_free(holds[1]);
+    if (moment != 4) quorlock_cancel(cancel);
+    pthread_join(thread, NULL);
+    CHECK(call.code == QUORLOCK_OK ? !call.lease != !call.leases : call.code == QUORLOCK_CANCELLED && !call.lease && !call.leases);
+    CHECK(moment != 0 || call.code == QUORLOCK_CANCELLED);
+    CHECK(!call.lease || quorlock_lease_is_held(call.lease));
+    CHECK(!call.leases || quorlock_leases_is_held(call.leases));
+    quorlock_lease_free(call.lease);
+    quorlock_leases_free(call.leases);
+    /* Long before any ttl is over: of slots each one. */
+    quorlock_lease_t *all[2] = {held(next), NULL};
+    if (quorlock_lease_slot(all[0]) >= 0) all[1] = held(next);
+    quorlock_lease_free(all[0]);
+    quorlock_lease_free(all[1]);
+    quorlock_cancel_free(cancel);
+}
+
+static void what_a_stopped_wait_was_given_is_given_back(void) {
+    const char *node = "memory://c-stopped", *const names[] = {"orders:42", "orders:41"};
+    const size_t lens[] = {9, 9};
+    quorlock_client_options_t *options = quorlock_client_options_new();
+    quorlock_client_options_set_nodes(options, &node, 1);
+    CHECK(quorlock_client_options_set_ttl(options, 60000) == QUORLOCK_OK);
+    quorlock_client_t *client = NULL, *rival = NULL;
+    WORKS(quorlock_client_new(options, &client, &error));
+    WORKS(quorlock_client_new(options, &rival, &error));
+    quorlock_client_options_free(options);
+    quorlock_lock_options_t *slots = quorlock_lock_options_new(), *plain = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_slots(slots, 2) == QUORLOCK_OK);
+    CHECK(quorlock_lock_options_set_fencing(plain, false) == QUORLOCK_OK);
+    quorlock_lock_t *one = lock_of(client, plain), *slot = lock_of(client, slots);
+    quorlock_lock_t *theirs = lock_of(rival, plain), *their_slot = lock_of(rival, slots);
+    quorlock_locks_t *both = NULL;
+    WORKS(quorlock_locks_new(client, names, lens, 2, plain, &both, &error));
+    for (int round = 0; round < ROUNDS && !broken; round++) {
+        for (int moment = 0; moment < MOMENTS; moment++) {
+            stopped((struct stopped){.lock = one}, moment, client, one, theirs, theirs);
+            stopped((struct stopped){.lock = slot}, moment, client, slot, their_slot, their_slot);
+            stopped((struct stopped){.locks = both}, moment, client, one, theirs, theirs);
+        }
+    }
+    quorlock_locks_free(both);
+    quorlock_lock_free(their_slot);
+    quorlock_lock_free(theirs);
+    quorlock_lock_free(slot);
+    quorlock_lock_free(one);
+    quorlock_lock_options_free(plain);
+    quorlock_lock_options_free(slots);
+    quorlock_client_free(rival);
+    quorlock_client_free(client);
+}
+
+const struct test line_tests[] = {TEST(a_line_is_first_come_first_served), TEST(leaving_the_line), TEST(a_line_is_bounded),
+                                  TEST(what_a_stopped_wait_was_given_is_given_back), {NULL, NULL}};

@@ -1471,6 +1471,34 @@ void cancelling() {
     THROWS(quorlock::cancelled, lock.acquire(token));
 }
 
+#if defined(__cpp_lib_jthread)
+// What is stopped beside what would end its wait has what it was given, or nobody has.
+void stopped_waits_leave_nothing() {
+    quorlock::client_options options;
+    options.nodes = std::vector<std::string>{node()};
+    options.ttl = 60s;
+    const quorlock::client client(options), rival(options);
+    for (int round = 0; round < 60; round++) {
+        std::stop_source stop;
+        std::optional<quorlock::lease> held = (round % 2 ? client : rival).lock("a").acquire();
+        auto wait = std::async(std::launch::async, [&]() -> bool {
+            const auto got = [&](const auto &lease) { return lease.is_held(); };
+            try {
+                return round % 3 ? got(client.lock("a").acquire(stop.get_token())) : got(client.lock_all({"b", "a"}).acquire(stop.get_token()));
+            } catch (const quorlock::cancelled &) {
+                return true;
+            }
+        });
+        if (round % 4 == 1) CHECK(comes_to_wait(client, 1));
+        if (round % 5 == 0) stop.request_stop();
+        held.reset();
+        stop.request_stop();
+        CHECK(wait.get());
+        CHECK(rival.lock("a").acquire().is_held() && rival.lock("b").acquire().is_held());
+    }
+}
+#endif
+
 void a_line_of_threads() {
     quorlock::client_options options;
     options.nodes = std::vector<std::string>{node()};
@@ -2019,7 +2047,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(callbacks_of_a_loop_may_throw), TEST(losses_reach_a_loop), TEST(losses_end_with_their_loop),
     TEST(a_loop_waits_for_several_at_once),
 #if defined(__cpp_lib_jthread)
-    TEST(a_stop_token_ends_a_wait), TEST(a_loss_stops_the_work), TEST(what_blocks_withholds_no_stop),
+    TEST(a_stop_token_ends_a_wait), TEST(stopped_waits_leave_nothing), TEST(a_loss_stops_the_work), TEST(what_blocks_withholds_no_stop),
 #endif
     TEST(exiting_releases), TEST(destructors_after_main)};
 

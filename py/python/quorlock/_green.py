@@ -150,7 +150,7 @@ class Station:
             return slot.result
         except BaseException:
             # The greenlet was killed, or its time is over. A lease that was won by then is released.
-            if isinstance(slot.result, _native.Lease):
+            if isinstance(slot.result, _native.Lease | _native.Leases):
                 slot.result.discard()
             raise
         finally:

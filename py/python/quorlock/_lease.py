@@ -358,6 +358,23 @@ class LeaseBase(NotPickled):
         if kept is not None:
             kept.discard(self)
 
+    def _exported(self) -> str:
+        """The text of an export. The lease is over with it, and held as before where Ctrl-C or an error comes in its place."""
+        callbacks, kept = self._callbacks, _keeper(self)
+        try:
+            self._forgotten()
+            # Read, not called: where a call returns Python looks for signals, and what a handler raises would take the place of
+            # the text. From here to the caller of `export` it does not look again.
+            return self._core.exported
+        except BaseException:
+            if self._core.is_held():
+                self._callbacks = callbacks
+                if self._hold is not None:
+                    self._hold.handles.add(id(self))
+                if kept is not None:
+                    kept[self] = None
+            raise
+
     def _raise_if_lost(self, error: BaseException | None) -> None:
         """For a scope that ends: raises after a loss, unless its body has failed by itself, and then says so there."""
         if self._core.reason is not None:

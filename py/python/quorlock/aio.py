@@ -108,9 +108,7 @@ class Lease(LeaseBase):
         """
         await completed(self._core.prepare_export().start)
         # Where the task goes on: whoever gets no text keeps the lease.
-        text = self._core.export()
-        self._forgotten()
-        return text
+        return self._exported()
 
     async def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
@@ -305,8 +303,9 @@ class Lock(NotPickled):
         try:
             call = self._core.acquire(owner, options)
             core: _native.Lease = await self._waited(call, owner, by_hand, wait)
-        except BaseException:
-            if by_hand:
+        except BaseException as error:
+            # One whose loop is gone releases nothing any more.
+            if by_hand and not isinstance(error, GeneratorExit):
                 self._mine().refused(Caller())
             raise
         return self._won(_delivered(core), owner, by_hand)

@@ -78,13 +78,11 @@ class Lease(LeaseBase, _native.Ends):
 
         Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
         answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
-        more than once (release the inner handles first), that it is shared, or that its lock is kept. Ctrl-C in the wait leaves
-        it held here.
+        more than once (release the inner handles first), that it is shared, or that its lock is kept. Ctrl-C leaves it held
+        here.
         """
         waited(self._core.prepare_export())
-        text = self._core.export()
-        self._forgotten()
-        return text
+        return self._exported()
 
     def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.

@@ -278,6 +278,9 @@ mod tests {
         assert!(left(&text) < long);
         let second = blocking::wait(other.adopt(&text)).unwrap();
         assert!(second.is_held() && second.remaining() <= left(&text));
+        // Whatever lengthens it.
+        blocking::wait(second.extend(long)).unwrap();
+        assert!(second.is_held() && second.remaining() <= left(&text));
         // It is the same for all that follow.
         let next = blocking::wait(second.export()).unwrap();
         assert!(left(&next) < long && left(&next) <= left(&text));

@@ -660,13 +660,7 @@ fn an_adopter_waits_for_nodes_as_long_as_it_says() {
     assert!(choose(""));
     for (wait, least) in [(0, 500), (600, 600), (1_500, 1_500), (9_000, 2_000)] {
         let stage = Stage::new(3);
-        let door = stage.door(0);
-        let exports = stage.does(0, async move {
-            let lease = door.lock(NAMES[0]).acquire().await.expect("free");
-            lease.export().await.expect("held")
-        });
-        stage.pass(20 * MS);
-        let text = exports.lock().unwrap().take().expect("all answer at once");
+        let text = exported(&stage);
         for node in [0, 1] {
             stage.cut(1, node, 4_000 * MS, true);
         }
@@ -788,5 +782,62 @@ fn several_locks_are_waited_for_as_long_as_one() {
     assert!(second.is_held());
     stage.does(1, async move { second.release().await });
     stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
+}
+
+/// A lease of which each node has a vote is exported; the text.
+fn exported(stage: &Stage) -> String {
+    let door = stage.door(0);
+    let exports = stage.does(0, async move {
+        let lease = door.lock(NAMES[0]).acquire().await.expect("free");
+        lease.export().await.expect("held")
+    });
+    stage.pass(20 * MS);
+    let text = exports.lock().unwrap().take();
+    text.expect("all answer at once")
+}
+
+/// Two nodes answer an adopter late, and within its time.
+#[test]
+fn what_is_late_for_one_answer_is_in_time_for_an_adopter() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let text = exported(&stage);
+    for node in [0, 1] {
+        stage.cut(1, node, 1_200 * MS, true);
+    }
+    let door = stage.door_of(1, Client::builder().wait(Duration::from_secs(9)));
+    let adopts = stage.does(1, async move { door.adopt(&text).await.expect("in time") });
+    let (took, lease) = time_of(&stage, &adopts).expect("it ends");
+    assert!(
+        (1_190 * MS..1_700 * MS).contains(&took),
+        "it took {took} ns"
+    );
+    assert!(lease.is_held());
+    stage.does(1, async move { lease.release().await });
+    stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
+}
+
+/// An adopter that reaches two nodes of three leaves nothing of the lease on the third, either.
+#[test]
+fn what_an_adopter_could_not_take_over_goes_with_its_release() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let text = exported(&stage);
+    stage.cut(1, 0, 100 * MS, true);
+    let door = stage.door(1);
+    let adopts = stage.does(
+        1,
+        async move { door.adopt(&text).await.expect("two answer") },
+    );
+    stage.pass(20 * MS);
+    let lease = adopts.lock().unwrap().take().expect("two answer at once");
+    stage.pass(200 * MS);
+    stage.does(1, async move { lease.release().await });
+    stage.pass(1_000 * MS);
+    let left = stage.forces(2);
+    stage.pass(20 * MS);
+    assert_eq!(left.lock().unwrap().take(), Some(0));
     assert_eq!(stage.end(), None);
 }

@@ -684,6 +684,34 @@ mod tests {
     }
 
     #[test]
+    fn nodes_hear_at_once_who_has_what_was_passed_on() {
+        let client = Client::builder().nodes(testing::nodes(3)).label("first");
+        let client = client.build().unwrap();
+        let minute = Duration::from_secs(60);
+        let lock = client.lock("k").ttl(minute).fencing(false).wait(None);
+        let first = wait(lock.acquire()).unwrap();
+        let lock = lock.label("second");
+        let mut next = pin!(lock.acquire());
+        let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(waits.is_pending());
+        assert!(wait(first.release()).unwrap());
+        let second = wait(next).unwrap();
+        // Its renewal would come when a third of the ttl is over.
+        let begun = second.remaining();
+        let told = || {
+            let found = wait(client.lock("k").inspect()).unwrap();
+            found
+                .holder()
+                .and_then(|holder| holder.label().map(str::to_owned))
+        };
+        while told().as_deref() != Some("second") {
+            assert!(second.remaining() + minute / 6 > begun, "{:?}", told());
+            std::thread::yield_now();
+        }
+        assert!(wait(second.release()).unwrap());
+    }
+
+    #[test]
     fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
         let (_client, first, second) = passed_on();
         let (hold, lease) = (&first.share.held.hold, first.share.held.lease);

@@ -841,3 +841,34 @@ fn what_an_adopter_could_not_take_over_goes_with_its_release() {
     assert_eq!(left.lock().unwrap().take(), Some(0));
     assert_eq!(stage.end(), None);
 }
+
+/// Of several locks one that was won before a wait, and would be over too soon behind it, is asked
+/// for anew.
+#[test]
+fn several_locks_are_given_with_enough_left_of_each() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let other = stage.door(1);
+    let holds = stage.does(1, async move {
+        let lock = other.lock(NAMES[1]).ttl(TTL);
+        lock.acquire().await.expect("free")
+    });
+    stage.pass(20 * MS);
+    let holds = holds.lock().unwrap().take().expect("all answer at once");
+    let door = stage.door(0);
+    let all = door
+        .lock_all(&NAMES[..2])
+        .ttl(TTL)
+        .wait(Duration::from_secs(9));
+    let waits = stage.does(0, async move { all.acquire().await.expect("in time") });
+    // A tenth of the ttl is too little, and nobody renews it here.
+    stage.pass(1_850 * MS);
+    assert!(waits.lock().unwrap().is_none());
+    stage.does(1, async move { holds.release().await });
+    stage.pass(20 * MS);
+    let both = waits.lock().unwrap().take().expect("both are free");
+    assert!(both.remaining() > TTL / 2, "{:?}", both.remaining());
+    stage.does(0, async move { both.release().await });
+    stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
+}

@@ -279,7 +279,7 @@ mod tests {
         let second = blocking::wait(other.adopt(&text)).unwrap();
         assert!(second.is_held() && second.remaining() <= left(&text));
         // Whatever lengthens it.
-        blocking::wait(second.extend(long)).unwrap();
+        blocking::wait(second.extend(2 * long)).unwrap();
         assert!(second.is_held() && second.remaining() <= left(&text));
         // It is the same for all that follow.
         let next = blocking::wait(second.export()).unwrap();

@@ -188,3 +188,27 @@ fn labels_are_escaped_and_buckets_grow() {
         "{buckets:?}"
     );
 }
+
+#[test]
+fn a_lease_that_is_passed_on_is_each_time_of_the_group_that_has_it() {
+    let client = client("measured-passed-on");
+    let lock = client.lock("a").fencing(false).wait(None);
+    let (one, other) = (
+        lock.clone().group("measured-one"),
+        lock.group("measured-other"),
+    );
+    let first = wait(one.acquire()).unwrap();
+    let mut next = std::pin::pin!(other.acquire());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(next.as_mut().poll(&mut cx).is_pending());
+    wait(first.release()).unwrap();
+    let second = wait(next).unwrap();
+    assert_eq!(second.token(), first.token());
+    wait(second.release()).unwrap();
+    let holds = client.metrics().holds;
+    let of = |group| {
+        let of = holds.iter().filter(|of| of.group == group);
+        of.map(|of| of.times.count()).sum::<u64>()
+    };
+    assert_eq!((of("measured-one"), of("measured-other")), (1, 1));
+}

@@ -11,8 +11,8 @@ use quorlock_tests::{Stage, documented_permissions, nap, root};
 
 const TURNS: usize = 12;
 /// So often another lock is acquired and released in one turn, at most: in one that waits for a
-/// timer it is some hundred times, on a fast machine, and some dozens, on a busy one.
-const CYCLES: u64 = 12;
+/// timer it is hundreds of times.
+const CYCLES: u64 = 40;
 /// How often the fault is given: it is remembered for longer.
 const GIVEN: Duration = Duration::from_millis(5);
 

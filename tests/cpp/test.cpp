@@ -288,6 +288,8 @@ void a_reader_is_told_of_its_own_hold() {
     const std::string at = node();
     const quorlock::client client({at}), others({at});
     quorlock::shared_mutex one(client, "a", short_lived()), other(others, "a");
+    std::promise<quorlock::lease_state> lost;
+    one.on_lost([&](quorlock::lease_state state) { lost.set_value(state); });
     one.lock_shared();
 #if defined(__cpp_lib_jthread)
     const std::stop_token stop = one.stop_token();
@@ -297,6 +299,9 @@ void a_reader_is_told_of_its_own_hold() {
     while (one.is_held()) std::this_thread::sleep_for(5ms);
     CHECK(!one.is_held_shared() && one.remaining() == 0ms);
     THROWS(quorlock::lock_lost, one.ensure(10ms));
+    std::future<quorlock::lease_state> told = lost.get_future();
+    CHECK(told.wait_for(30s) == std::future_status::ready && told.get() == quorlock::lease_state::expired);
+    one.on_lost({});
 #if defined(__cpp_lib_jthread)
     for (int left = 6000; left && !stop.stop_requested(); --left) std::this_thread::sleep_for(5ms);
     CHECK(stop.stop_requested());
@@ -351,6 +356,18 @@ void shared_and_alone() {
         THROWS(quorlock::would_deadlock, one.lock_shared());
         CHECK(!other.try_lock_shared() && !other.try_lock_shared_for(1ms));
         CHECK(!other.try_lock_shared_until(std::chrono::steady_clock::now()));
+    }
+    {
+        // A reader waits until then.
+        std::unique_lock writing(one);
+        auto reads = std::async(std::launch::async, [&] {
+            const bool got = other.try_lock_shared_until(std::chrono::steady_clock::now() + 30s);
+            if (got) other.unlock_shared();
+            return got;
+        });
+        CHECK(reads.wait_for(50ms) == std::future_status::timeout);
+        writing.unlock();
+        CHECK(reads.get());
     }
     // A lease that is shared from one moment on.
     quorlock::lock_options share;

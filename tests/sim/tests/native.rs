@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorlock::sim::{
     Acquired, Hold, Inbox, Lines, LossReason, Set, Terms, Timing, Wait, Waits, Watchdog, acquire,
 };
-use quorlock::{Client, ClientBuilder, ErrorKind};
+use quorlock::{Client, ClientBuilder, ErrorKind, Owner};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
 use quorlock_sim::mutants::choose;
 use quorlock_sim::random::Random;
@@ -183,6 +183,17 @@ impl Stage {
         };
         self.world.plan(self.world.time(), cut);
         self.pass(MS);
+    }
+
+    /// Whether a client cannot have the lock now; it gives back what it gets.
+    fn tries_in_vain(&self, client: usize) -> bool {
+        let tried = self.tries(client);
+        self.pass(20 * MS);
+        let got = tried.take();
+        let in_vain = got.is_none();
+        got.iter().for_each(|hold| drop(hold.release()));
+        self.pass(20 * MS);
+        in_vain
     }
 
     /// What was violated, if anything was.
@@ -870,5 +881,41 @@ fn several_locks_are_given_with_enough_left_of_each() {
     assert!(both.remaining() > TTL / 2, "{:?}", both.remaining());
     stage.does(0, async move { both.release().await });
     stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
+}
+
+/// For how long a lock stays taken counts from when it was won, however often its owner enters it
+/// again; and not at all once others were let in.
+#[test]
+fn what_is_kept_is_kept_from_the_first_and_not_beside_others() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let door = stage.door(0);
+    let lock = door.lock(NAMES[0]).ttl(TTL).owner(Owner::named("me"));
+    let lock = lock.keep(Duration::from_secs(1));
+    let enters = |lock: quorlock::Lock| {
+        let enters = stage.does(0, async move { lock.acquire().await.expect("it is ours") });
+        stage.pass(20 * MS);
+        let lease = enters.lock().unwrap().take();
+        lease.expect("all answer at once")
+    };
+    let first = enters(lock.clone());
+    stage.pass(580 * MS);
+    let again = enters(lock.clone());
+    stage.does(
+        0,
+        async move { (again.release().await, first.release().await) },
+    );
+    stage.pass(280 * MS);
+    assert!(stage.tries_in_vain(1), "it is kept for a second");
+    stage.pass(300 * MS);
+    assert!(!stage.tries_in_vain(1), "and no longer");
+    let shares = enters(lock);
+    stage.does(0, async move {
+        shares.downgrade().await.expect("it is held");
+        shares.release().await
+    });
+    stage.pass(40 * MS);
+    assert!(!stage.tries_in_vain(1), "a reader keeps nothing");
     assert_eq!(stage.end(), None);
 }

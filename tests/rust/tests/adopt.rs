@@ -12,6 +12,16 @@ fn get(lock: Lock) -> Result<Lease, Error> {
     blocking::wait(lock.acquire())
 }
 
+/// One for which all nodes have voted: so it has a quorum without any of them.
+fn get_from_all(client: &Client) -> Result<Lease, Error> {
+    let lease = get(client.lock("a").ttl(Duration::from_secs(60)))?;
+    quorlock_tests::queue::until("all have voted", || {
+        let found = blocking::wait(client.lock("a").inspect());
+        found.is_ok_and(|found| found.holder().is_some_and(|holder| holder.votes() == 3))
+    });
+    Ok(lease)
+}
+
 fn export(lease: &Lease) -> Result<String, Error> {
     blocking::wait(lease.export())
 }
@@ -275,7 +285,7 @@ fn where_too_few_answer_it_stays_where_it_is() -> Result<(), Error> {
 fn what_is_released_leaves_nothing_of_the_lease_before() -> Result<(), Error> {
     let stage = Stage::new(3);
     let (client, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
-    let lease = get(client.lock("a").ttl(Duration::from_secs(60)))?;
+    let lease = get_from_all(&client)?;
     let text = export(&lease)?;
     // To this node the other has no connection yet, so that its vote is not taken over.
     stage.tell("stop 3");
@@ -291,7 +301,7 @@ fn what_is_adopted_again_and_again_leaves_nothing_of_the_first_lease() -> Result
     let stage = Stage::new(3);
     let client = || Client::new(&stage.nodes);
     let (first, second, third) = (client()?, client()?, client()?);
-    let lease = get(first.lock("a").ttl(Duration::from_secs(60)))?;
+    let lease = get_from_all(&first)?;
     let text = export(&lease)?;
     // As above: the vote there stays that of the first.
     stage.tell("stop 3");
@@ -307,7 +317,7 @@ fn what_is_adopted_again_and_again_leaves_nothing_of_the_first_lease() -> Result
 fn what_is_adopted_and_lost_leaves_nothing_of_the_first_lease() -> Result<(), Error> {
     let stage = Stage::new(3);
     let (first, second) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
-    let lease = get(first.lock("a").ttl(Duration::from_secs(60)))?;
+    let lease = get_from_all(&first)?;
     let text = export(&lease)?;
     stage.tell("stop 3");
     let adopted = adopt(&second, &text)?;

@@ -54,10 +54,11 @@ SHAPES = {f"{who}, {stay} ms": Shape(processes, stay) for who, processes, stays 
     (ONE, (8,), (0, 5)), (MANY, (32,), (0, 5)), (PROCESSES, (1,) * 8, (0, 5)), (BESIDE, (8, 1), (5,))) for stay in stays}
 W3 = Workload("W3", "contention: one lock, and who has released it asks again at once", 3.0, 3, 1, states=tuple(SHAPES),
               contended=True, newer_states=(f"{PROCESSES}, 0 ms",))
-READING, SLOTS = "64 readers, 1 writer", "10 slots, 40 callers"
+READING, WRITING, SLOTS = "64 readers, 1 writer", "32 readers, 8 writers", "10 slots, 40 callers"
 CROWDS = {**{f"{READING}, {stay} ms": Shape((65,), stay, readers=64) for stay in (0, 5)},
+          **{f"{WRITING}, {stay} ms": Shape((40,), stay, readers=32) for stay in (0, 5)},
           **{f"{SLOTS}, {stay} ms": Shape((40,), stay, slots=10) for stay in (0, 5)}}
-READ, COUNTED = (tuple(state for state in CROWDS if state.startswith(who)) for who in (READING, SLOTS))
+READ, COUNTED = (tuple(state for state in CROWDS if state.startswith(who)) for who in ((READING, WRITING), SLOTS))
 W6 = Workload("W6", "a lock that readers share and a writer has alone; who has released it asks again at once", 3.0, 3, 3, states=READ,
               contended=True)
 W7 = Workload("W7", "a semaphore: who has released a slot asks for one again at once", 3.0, 3, 3, states=COUNTED, contended=True)

@@ -685,10 +685,10 @@ mod tests {
         assert!(wrong.starts_with("L4 nobody is inside"), "{wrong}");
         // Who goes may have been called: the turn is passed on from then.
         let mut line = stands(true);
-        line.waits(C, false, 110 * MS);
-        line.leaves(B, 115 * MS);
-        assert_eq!(line.check(115 * MS + STILL_TRIPS * MS), None);
-        assert!(line.check(115 * MS + STILL_TRIPS * MS + 1).is_some());
+        line.waits(C, false, 103 * MS);
+        line.leaves(B, 105 * MS);
+        assert_eq!(line.check(105 * MS + STILL_TRIPS * MS), None);
+        assert!(line.check(105 * MS + STILL_TRIPS * MS + 1).is_some());
     }
 
     #[test]

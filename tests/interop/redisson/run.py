@@ -3,6 +3,8 @@
 
     run.py [-k WORD]       needs Java, Maven, `make build`
 
+All checks run twice: with users that may do anything, and with those that docs/REDISSON.md tells of.
+
 Ends with `N passed, M failed`: without Java all have failed. README.md says what is shown.
 """
 
@@ -30,6 +32,13 @@ SECONDS = 60
 # Each of them counts so often in one file.
 COUNTS = 100
 ALTERNATING = 200
+# What a user of Quorlock needs beside its line, as docs/REDISSON.md says, and the names of the locks of these checks.
+OURS = "&redisson_lock__channel:* ~redisson_lock_token:* +hgetall +hget +hset +hdel +hincrby +get +set +unsubscribe".split()
+# What a user of Redisson's locks needs, as the same page says.
+JAVAS = ("~redisson_lock_token:* ~redisson_lock__channel:* ~redisson_unlock_latch:* resetchannels &redisson_lock__channel:* &redisson_rwlock:* "
+         "-@all +ping +client|setname +info|replication +eval +evalsha +script|load +exists +hexists +hget +hset +hincrby +hdel +hlen "
+         "+hkeys +del +pexpire +pttl +get +set +incr +publish +subscribe +unsubscribe").split()
+NAMES = ("turns", "woken", "ours-for-long", "javas-for-long", "forced", "owned", "string", "hash", "readers", "*readers*", "counted")
 # No wait of either side takes longer than that, which no poll and no end of a ttl explains.
 WOKEN = 1.0
 
@@ -38,6 +47,7 @@ class Java:
     """A thread of a JVM of its own."""
 
     def __init__(self, url):
+        self.url = url
         path = f"{MADE / 'classes'}:{MADE / 'lib'}/*"
         self._process = subprocess.Popen(["java", "-cp", path, "Side", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=subprocess.DEVNULL, text=True, bufsize=1)
@@ -190,7 +200,7 @@ def other_kinds(java, client, url):
     assert java("unread", "readers") == "ok"
 
 
-def counted(_, __, url):
+def counted(java, _, url):
     """Three JVMs, and programs of three languages, count in one file; no update is lost."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as closing:
         file = pathlib.Path(folder) / "count"
@@ -198,7 +208,7 @@ def counted(_, __, url):
         compiled = pathlib.Path(folder) / "count-cpp"
         subprocess.run(["g++", "-std=c++17", "-O1", "-I", ROOT / "include", HERE / "count.cpp", "-o", compiled,
                         ROOT / "target" / "release" / "libquorlock.a", "-lpthread", "-ldl", "-lm"], check=True)
-        jvms = [Java(url) for _ in range(3)]
+        jvms = [Java(java.url) for _ in range(3)]
         for jvm in jvms:
             closing.callback(jvm.close)
         given = (url, "counted", str(file), str(COUNTS))
@@ -237,21 +247,32 @@ def main():
     missing, failed = build(), 0
     if missing:
         print(f"FAIL all: {missing}")
-        failed = len(chosen)
+        failed = 2 * len(chosen)
     else:
-        with Stage(1) as stage:
-            (url,) = stage.urls()
-            for check in chosen:
-                failed += not held_true(check, url)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
+        for restricted in (False, True):
+            print("as restricted users" if restricted else "as users that may do anything", flush=True)
+            with Stage(1, auth=restricted) as stage:
+                (url,) = stage.urls()
+                for check in chosen:
+                    failed += not held_true(check, url, restrict(stage) if restricted else url)
+    print(f"{2 * len(chosen) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
-def held_true(check, url):
+def restrict(stage):
+    """Java's user, and no more than the pages say for ours; the URL for Java."""
+    keys = [f"~{name}" for name in NAMES]
+    stage.redis(1, "ACL", "SETUSER", "quorlock", *keys, *OURS)
+    stage.redis(1, "ACL", "SETUSER", "java", "on", ">java", *keys, *JAVAS)
+    (url,) = stage.urls(user="default", password="none")
+    return url.replace("redis://", "redis://java:java@")
+
+
+def held_true(check, url, javas):
     begun = time.monotonic()
     java = client = None
     try:
-        java, client = Java(url), quorlock.Client(nodes=url)
+        java, client = Java(javas), quorlock.Client(nodes=url)
         said = check(java, client, url)
     except Exception as error:  # noqa: BLE001
         print(f"FAIL {check.__name__}: {type(error).__name__} {error}", flush=True)

@@ -919,3 +919,32 @@ fn what_is_kept_is_kept_from_the_first_and_not_beside_others() {
     assert!(!stage.tries_in_vain(1), "a reader keeps nothing");
     assert_eq!(stage.end(), None);
 }
+
+/// What is passed on is kept for as long as what was won from the nodes.
+#[test]
+fn what_is_passed_on_is_kept_from_then_on() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let door = stage.door(0);
+    let lock = door.lock(NAMES[0]).ttl(TTL).fencing(false);
+    let lock = lock
+        .keep(Duration::from_millis(300))
+        .wait(Duration::from_secs(9));
+    let (first, next) = (lock.clone(), lock);
+    let first = stage.does(0, async move { first.acquire().await.expect("free") });
+    stage.pass(20 * MS);
+    let first = first.lock().unwrap().take().expect("all answer at once");
+    let next = stage.does(0, async move { next.acquire().await.expect("in time") });
+    stage.pass(400 * MS);
+    let token = first.token().to_owned();
+    stage.does(0, async move { first.release().await });
+    stage.pass(20 * MS);
+    let next = next.lock().unwrap().take().expect("it is called");
+    assert_eq!(next.token(), token);
+    stage.does(0, async move { next.release().await });
+    stage.pass(100 * MS);
+    assert!(stage.tries_in_vain(1), "it is kept");
+    stage.pass(300 * MS);
+    assert!(!stage.tries_in_vain(1), "and no longer");
+    assert_eq!(stage.end(), None);
+}

@@ -166,6 +166,18 @@ impl Neighbour {
         }
     }
 
+    /// Which it is, for a history.
+    pub fn in_words(&self) -> String {
+        let space = NAMESPACES[self.namespace];
+        let how = match self.how {
+            How::Plain => "",
+            How::Raw => ", raw",
+            How::Redisson => ", in the layout of Redisson",
+        };
+        let name = self.name.replace(['{', '}'], "");
+        format!("the lock {name} of the namespace {space}{how}")
+    }
+
     /// One of them. `one_key`: perhaps one under the key of the first lock. `layouts`: perhaps one in
     /// Redisson's layout.
     pub fn draw(random: &Random, one_key: bool, layouts: bool) -> Neighbour {

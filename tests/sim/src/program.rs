@@ -375,10 +375,7 @@ impl Client {
         let (lock, wait, owned) = client.wants(stage, user, neighbour, &random);
         stage.says(|| match neighbour {
             None => "begins a program with the lock".into(),
-            Some(one) => format!(
-                "begins a program with the lock {} of {}, {:?}",
-                one.name, NAMESPACES[one.namespace], one.how
-            ),
+            Some(one) => format!("begins a program with {}", one.in_words()),
         });
         client.runs(stage, place, (lock, wait, owned), random).await;
     }

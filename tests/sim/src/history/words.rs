@@ -134,6 +134,8 @@ pub fn is_well_formed(line: &str) -> bool {
         }
     };
     // No debug text of the code's: no braces, no colons of paths, no options.
+    // A raw name may be the key of another lock, and so is told in an error.
+    let what = what.replace("`lock:{k}`", "");
     let words = !what.contains(['{', '}']) && !what.contains("Some(") && !what.contains("::");
     number(time.trim_start()) && someone(who.trim_end()) && words && what.starts_with("  ")
 }

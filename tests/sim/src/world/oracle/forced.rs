@@ -6,6 +6,7 @@ use quorlock::sim::{Leaving, Request};
 
 use super::{Inner, name_of, shared};
 use crate::contender::companions_of;
+use crate::neighbour::{place_of_hold, place_of_key};
 use crate::world::World;
 
 /// Leases on a lock, by their tokens.
@@ -23,7 +24,10 @@ impl World {
         for some in names.chunk_by(|one, other| one == other) {
             // One that is asked for yet may still be had.
             let life = inner.oracle.tokens.get(&some[0]);
-            if some.len() >= quorum && life.is_some_and(|life| life.watch.is_some()) {
+            let watch = life.and_then(|life| life.watch);
+            // What another namespace's lock has under that key is banned in that one alone.
+            let own = |i: usize| place_of_hold(&inner.oracle.watches[i].hold) == place_of_key(lock);
+            if some.len() >= quorum && watch.is_some_and(own) {
                 held.push(some[0]);
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, blocking};
+use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, RestartGuard, blocking};
 use quorlock_tests::Stage;
 use quorlock_tests::queue::{since, until};
 
@@ -249,6 +249,39 @@ fn readers_and_writers_of_many_clients_never_meet() -> Result<(), Error> {
         println!("{nodes} nodes: {reads} shared, {writes} alone");
         assert!(reads > 20 && writes > 20, "{reads} shared, {writes} alone");
         stage.await_nothing_left();
+    }
+    Ok(())
+}
+
+/// The key is that of a lock of another namespace, whose readers go by a key that it does not know.
+#[test]
+fn a_raw_lock_is_not_held_beside_readers() -> Result<(), Error> {
+    for nodes in [None, Some(1), Some(3)] {
+        let stage = nodes.map(Stage::new);
+        let memory = ["memory://raw-beside-readers".to_owned()];
+        let nodes = stage.as_ref().map_or(&memory[..], |stage| &stage.nodes);
+        let ours = Client::new(nodes)?;
+        let theirs = Client::builder()
+            .nodes(nodes)
+            .namespace("other:")
+            // Servers in use take in no second set at once.
+            .restart_guard(RestartGuard::Off);
+        let theirs = theirs.build()?;
+        let raw = || theirs.lock("lock:{a}").raw(true);
+        let readers = [
+            get(ours.lock("a").shared(true))?,
+            get(ours.lock("a").shared(true))?,
+        ];
+        assert_eq!(refused(raw()), ErrorKind::Timeout);
+        assert_eq!(refused(raw().keep(SOON)), ErrorKind::Timeout);
+        for reader in &readers {
+            blocking::wait(reader.extend(Duration::from_secs(20)))?;
+            assert!(blocking::wait(reader.release())?);
+        }
+        let held = get(raw())?;
+        assert_eq!(refused(ours.lock("a").shared(true)), ErrorKind::Timeout);
+        blocking::wait(held.release())?;
+        assert!(blocking::wait(get(ours.lock("a").shared(true))?.release())?);
     }
     Ok(())
 }

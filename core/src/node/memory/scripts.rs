@@ -159,6 +159,10 @@ impl MemoryNode {
 
     pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
         let (form, end) = match self.form(&request.keys.lock, now) {
+            // Of another lock under that key.
+            Some((Form::Shared { .. }, end)) if request.keys.companions.is_raw() => {
+                (Some(Form::Quiet(Value(Arc::default()))), end)
+            }
             Some((form, end)) => (Some(form.clone()), end),
             None => match self.lock_of(request, now) {
                 // Of another type: held, by somebody who is none of us.

@@ -343,7 +343,11 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     } else {
         write_marked(out, companions, b"x");
     }
-    write_marked(out, companions, b"s");
+    if companions.is_raw() {
+        resp::write_text(out, &request.keys.lock);
+    } else {
+        write_marked(out, companions, b"s");
+    }
     if queues && (votes || extends) {
         write_marked(out, companions, b"x");
     }

@@ -5,7 +5,8 @@ local form, till, whose, base, last, reader
 if value then form, till, whose = string.match(value, '^([-=@&])(%d+) (.*)$') end
 if form == '&' then
   base, whose = string.match(whose, '^(%d+) (.*)$')
-  if not base then form = nil end
+  -- A raw lock has no key of readers, and its own stands for it: what is there is another lock's.
+  if not base or K[3] == K[1] then form = nil end
 end
 --- fits.lua
 if form == '&' then

@@ -122,8 +122,10 @@ impl Inner {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(seen.local));
         let form = state.form(&request.keys.lock, seen.local);
         let quiet = form.is_some_and(|(form, _)| matches!(form, Form::Quiet(_)));
-        // An adopted lease of such a slot passes no waiter.
-        if !quiet || self.is_unwanted(request) || self.oracle.steps_seen {
+        // An adopted lease of such a slot passes no waiter. Where a foreign value has ended a native
+        // vote may stand, as below, and be asked for again by script.
+        let foreign = self.nodes[node].foreign[place_of(&request.keys)];
+        if !quiet || foreign || self.is_unwanted(request) || self.oracle.steps_seen {
             return;
         }
         let line = state.line(request.keys.companions.queue(), seen.local);

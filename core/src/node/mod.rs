@@ -231,7 +231,7 @@ impl Companions {
 
     /// Whether the lock is a raw one, which has no readers: those under its key are of a lock of
     /// another namespace, and hold it.
-    pub(crate) fn is_raw(&self) -> bool {
+    pub fn is_raw(&self) -> bool {
         // `NAMESPACE#q:` and a `#`, with which no other name begins here.
         let mark = self.mark().and_then(|mark| self.queue().get(mark + 2));
         mutant!("raw-has-readers", mark == Some(&b'#'), false)

@@ -423,6 +423,7 @@ impl Client {
     async fn closes(&self, stage: &Stage, cut: Option<u64>) {
         stage.counts.closes.fetch_add(1, Ordering::Relaxed);
         stage.says(|| "closes its client".into());
+        stage.world.is_closed(self.number);
         let clients = quorlock::binding::lock(&stage.clients).clone();
         let ours = clients.iter().filter(|other| other.number == self.number);
         let begun = self.now(stage);

@@ -120,7 +120,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let (companions, mode) = companions(queue, lock)?;
     let fits = record.is_empty() == (keys.len() == 4)
         && counter == companions.counter()
-        && shared == companions.shared();
+        && shared == third(&companions, lock);
     fits.then(|| Call {
         request: Request {
             op: Op::Inspect,
@@ -237,6 +237,14 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         told: op != Op::Release,
         fenced: false,
     })
+}
+
+/// The key that requests have for that of the readers.
+fn third(companions: &Companions, lock: &[u8]) -> Vec<u8> {
+    match companions.is_raw() {
+        true => lock.to_vec(),
+        false => companions.shared(),
+    }
 }
 
 /// The keys that go with that lock's own, of which this is one; and whether it is a slot.
@@ -379,7 +387,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         Script::Extend | Script::Adopt => companions.bans() == keys[1],
         _ => companions.queue() == keys[1],
     };
-    let third = companions.shared() == *keys.get(2)?;
+    let third = third(&companions, keys[0]) == *keys.get(2)?;
     let fourth = own_keys == 3 || companions.bans() == *keys.get(3)?;
     let second = second && third && fourth && (!shares || block == 1);
     let counter = fence.is_none() || keys.get(own_keys) == Some(&companions.counter());

@@ -51,6 +51,8 @@ pub(super) struct ClientState {
     pub(super) drift: f64,
     pub(super) paused_until: Time,
     pub(super) crashed: bool,
+    /// A program has closed it.
+    pub(super) closed: bool,
     /// Replies and wake-ups that came while it was paused.
     pub(super) held_back: Vec<Event>,
     /// The last suspension.
@@ -77,6 +79,7 @@ impl ClientState {
             drift: DRIFT,
             paused_until: 0,
             crashed: false,
+            closed: false,
             held_back: Vec::new(),
             suspended: (0, 0),
             lost_time: 0,

@@ -465,6 +465,11 @@ impl World {
         inner.clients[client].awake_since <= since
     }
 
+    /// A program closes the client.
+    pub fn is_closed(&self, client: usize) {
+        self.inner().clients[client].closed = true;
+    }
+
     /// Whether the client is gone.
     pub fn is_crashed(&self, client: usize) -> bool {
         self.inner().clients[client].crashed

@@ -70,9 +70,11 @@ impl Inner {
     /// not anything else is asked for.
     pub(in crate::world) fn redials(&mut self, pair: usize, message: u64, wire: u64, at: Time) {
         let (now, client) = (self.time, self.pairs[pair].client);
+        // A client that is closed waits for its last answers, and makes no connection for them.
+        let ends = self.clients[client].closed;
         let lane = &self.bytes().lanes[pair];
         let excused = lane.was_full || lane.excuses(&message);
-        if lane.dialled >= at || excused || !self.was_awake(client, at) {
+        if lane.dialled >= at || excused || ends || !self.was_awake(client, at) {
             return;
         }
         let open = self.pairs[pair].open.get(&message);

@@ -61,6 +61,20 @@ pub(crate) async fn force_release(
     name: &[u8],
     fence: Option<u64>,
 ) -> Result<Forced, Error> {
+    let forced = free(client, keys, name, fence).await;
+    forced.map_err(|error| match (error.kind(), client.check()) {
+        // Nodes that are asked no more, for the client was closed meanwhile, are not at fault.
+        (ErrorKind::QuorumUnavailable, Err(closed)) => closed.about(name, None),
+        _ => error,
+    })
+}
+
+async fn free(
+    client: &Inner,
+    keys: &Arc<Keys>,
+    name: &[u8],
+    fence: Option<u64>,
+) -> Result<Forced, Error> {
     if let Some(fence) = fence.filter(|fence| !(1..=LARGEST).contains(fence)) {
         let message = format!("fence is {fence}: give one that a lease had, 1 to 2^53 - 1");
         return Err(Error::invalid(message).about(name, None));

@@ -336,3 +336,18 @@ fn a_writer_that_has_stopped_keeps_readers_out_for_three_seconds() {
     )));
     assert!(!granted(&ask(&patient(long, 1, "d", Mode::Shared), 9_000)));
 }
+
+/// A request of a reader that was under way when it was forced out does not let it in again.
+#[test]
+fn a_reader_that_was_forced_out_stays_out() {
+    let mut node = listening(0);
+    assert!(granted(&share(&mut node, 0, SHARE, "a", 0).0));
+    let out = Request {
+        leaving: Leaving::Forced(Duration::from_millis(50)),
+        ..request(Op::Release, "a")
+    };
+    node.execute(&out, None, at(10)).0.unwrap();
+    assert_eq!(share(&mut node, 0, SHARE, "a", 60).0, Reply::NotMine);
+    assert!(granted(&share(&mut node, 0, SHARE, "b", 60).0));
+    assert!(granted(&share(&mut node, 0, SHARE, "a", 61).0));
+}

@@ -316,10 +316,14 @@ impl Line {
     fn judge_still(&mut self, at: Time) {
         let ms = |time: Time| time as f64 / MS as f64;
         if let Some(since) = self.still_since(at) {
+            // Nobody is told of votes that end by themselves, as those of a lease that was exported and
+            // that nobody adopts: the next poll finds it out.
+            let free = self.free_on(self.free_from.len() / 2 + 1);
+            let told = since > free || free <= self.left + STILL_TRIPS * self.bounds.trip;
             let least = match self.calm {
-                Some(_) => GAP_LEAST,
                 // Nodes count whole milliseconds.
-                None => MS,
+                None if told => MS,
+                _ => GAP_LEAST,
             };
             let (still, bound) = (at - since, least.max(STILL_TRIPS * self.bounds.trip));
             if still > bound {

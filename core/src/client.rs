@@ -166,7 +166,8 @@ impl Client {
     /// held, and not by `fence` for certain, and nothing is changed, or where more came to share
     /// it than could be taken away; `QuorumUnavailable` if too few nodes answer: some may have
     /// done it then. `Misconfigured` where the lock's key
-    /// is no string. `Closed`, `Forked`.
+    /// is no string. `Closed`, also where the client is closed meanwhile: some may have done it then,
+    /// too. `Forked`.
     ///
     /// # Cancel safety
     ///

@@ -580,7 +580,7 @@ impl Settings {
     /// How nodes keep lines. A place outlives three polls, so that one whose
     /// replies are lost is kept, and every lease that may be waited for.
     pub(crate) fn waits(&self) -> Waits {
-        // Whoever is called has to come in time, over a slow network too.
+        // A waiter that is called has to come in time, over a slow network too.
         let reservation = RESERVATION.max(self.node_timeout.mul_f64(0.8));
         // By so much later it is taken for stopped.
         let slower = (2 * reservation).saturating_sub(3 * RESERVATION);

@@ -261,7 +261,7 @@ mod tests {
                 error.contains("begins with the namespace `lock:`"),
                 "{error}"
             );
-            // In Redisson's layout names are keys, too, and nobody has asked for raw ones.
+            // In Redisson's layout names are keys, too, though its users never ask for raw ones.
             assert!(!error.contains("raw"), "{error}");
         }
         // python-redis-lock has such keys.

@@ -32,14 +32,14 @@ struct Subscription {
 #[derive(Default)]
 struct Nodes {
     named: HashMap<String, Arc<Mutex<Shared>>>,
-    /// Those that nobody needs are dropped when there are this many.
+    /// The number of nodes at which those without a client and without a lock are dropped.
     sweep_at: usize,
 }
 static NODES: PerProcess<Mutex<Nodes>> = PerProcess::new();
 
 impl Nodes {
     /// The node of that name. One that no client has is kept for as long as a lock is held or kept
-    /// there: somebody may come to adopt it, or is to find it taken.
+    /// there: a client may come to adopt it, or has to find it taken.
     fn get(&mut self, name: &str, now: Instant) -> Arc<Mutex<Shared>> {
         if self.named.len() >= self.sweep_at {
             // Others have a link to it, or are about to: links are made in this lock alone.

@@ -106,7 +106,7 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
         })
         .await
     };
-    // What is looked for behind that is told as far as it was found in time.
+    // The look for other namespaces comes behind that, and does not stop the report.
     looked.stopped = stopped.err().filter(|_| !looked.seen);
     looked
 }

@@ -17,11 +17,11 @@ use crate::node::redis::wire::Wire;
 const COUNT: usize = 1000;
 /// and so often it is asked.
 const STEPS: usize = 100;
-/// Of so many at most it is told whether they are records.
+/// The most keys that are read, to see whether they are records.
 const MOST: usize = 8;
 
-/// Their records lie under their names, as this set's does. Whoever may not `SCAN` is told of
-/// none, nor is anybody of what is not found within the time of one request.
+/// Looks for their records, which lie under their names as this set's does. A user that may not
+/// `SCAN` finds none, and what is not found within the time of one request is left out.
 pub(super) async fn nested(target: &Target, wire: &mut Wire, found: &mut BTreeSet<Vec<u8>>) {
     let gate = &target.gate;
     let look = async {

@@ -37,7 +37,7 @@ const ACQUIRE: Op = Op::Acquire {
     block: 1,
 };
 
-/// Goes on as it is told; who sleeps has to look.
+/// Goes on as it is told; its sleepers have to look.
 struct ByHand(Arc<AtomicU64>);
 
 impl Clock for ByHand {

@@ -35,6 +35,8 @@ TAIL_LINES = 60
 TELLS = re.compile(r"FAIL|ERROR|panicked at|^error|Error: |^not ok|violation")
 REASON_LINES = 2
 TELLING_LINES = 40
+# Of those, so many once more behind the last tier.
+TOTAL_LINES = 12
 # A step that has printed nothing for so many seconds hangs, if it has used less than a tenth of a processor for the first of
 # them, or whatever it has used for the second.
 IDLE, MUTE = 300, 2400
@@ -475,22 +477,27 @@ def main():
     passed, failed = map(sum, zip(*counts))
     if asked.tier and not asked.steps:
         with open(os.path.join(LOGS, f"{asked.tier}.json"), "w") as file:
-            json.dump({"passed": passed, "failed": failed}, file)
+            why = {step.name: told for step, (_, failed, told) in zip(chosen, results) if failed}
+            json.dump({"passed": passed, "failed": failed, "why": why}, file)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 
 def total():
-    """Adds up what each tier has counted. One that has not ended has failed."""
-    passed = failed = 0
+    """Adds up what each tier has counted, and says once more what failed: the end of a long output is what is kept of it. A
+    tier that has not ended has failed."""
+    passed, failed, why = 0, 0, {}
     for tier in TIERS:
         try:
             with open(os.path.join(LOGS, f"{tier}.json")) as file:
                 count = json.load(file)
         except FileNotFoundError:
             count = {"passed": 0, "failed": 1}
+        why |= count.get("why", {})
         print(f"{tier}: {count['passed']} passed, {count['failed']} failed")
         passed, failed = passed + count["passed"], failed + count["failed"]
+    for step, told in why.items():
+        print(f"failed: {step}", *told[:TOTAL_LINES], sep="\n    ")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

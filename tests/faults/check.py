@@ -158,8 +158,9 @@ def strays(history, verdict):
 
 def rest(history, verdict, late_ms):
     late, excused, worst = late_waits(history, late_ms)
-    verdict.line(not late, f"{len(late)} waits ended more than {late_ms:g} ms late (worst {worst / 1e6:.0f} ms); {excused} while "
-                           f"the worker or the machine stood still")
+    whose = "".join(f", {worker} by {by / 1e6:.0f} ms" for worker, by in late[:3])
+    verdict.line(not late, f"{len(late)} waits ended more than {late_ms:g} ms late (worst {worst / 1e6:.0f} ms{whose}); {excused} "
+                           f"while the worker or the machine stood still")
     kinds = Counter(kind for worker, *_, kind in history.fails if not worker.endswith(STRAY))
     broken = [kind for kind in kinds if kind.startswith(("Internal", "InvalidArgument", "NotOwner"))]
     verdict.line(not broken, f"failed acquires: {dict(kinds)}")

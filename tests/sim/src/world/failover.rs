@@ -231,12 +231,12 @@ impl Inner {
         self.role_at(node, place) == Role::Gone
     }
 
-    /// The server in a node's place was promoted, and the one before gives votes yet: what this
-    /// one keeps taken may be free there.
-    pub(super) fn reigns_beside_another(&self, node: usize) -> bool {
+    /// A node has two servers that take writes, for the one whose place was taken is not told yet: what is
+    /// kept taken at the one may be free at the other.
+    pub(super) fn has_two_masters(&self, node: usize) -> bool {
         let state = &self.nodes[node];
-        let votes = |other: &Standby| other.role == Role::Master && other.history < state.history;
-        state.standby.as_ref().is_some_and(|other| votes(other))
+        let masters = |other: &Standby| (state.role, other.role) == (Role::Master, Role::Master);
+        state.standby.as_ref().is_some_and(|other| masters(other))
     }
 
     /// The server in a node's place does not take writes.

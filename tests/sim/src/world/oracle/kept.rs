@@ -123,8 +123,9 @@ impl Inner {
 
     /// A node has carried a request out.
     pub(super) fn note_kept(&mut self, node: usize, request: &Request, reply: Option<&Reply>) {
-        // The link tells nobody that it was done, of a server that another may vote beside.
-        if self.reigns_beside_another(node) || matches!(request.leaving, Leaving::Forced(_)) {
+        // What the release did at the one server says nothing of the other, and the link tells nobody of it: a user that is
+        // told is held to that at both.
+        if self.has_two_masters(node) || matches!(request.leaving, Leaving::Forced(_)) {
             return;
         }
         if let (Op::Release, Some(Reply::Released { held: true } | Reply::Kept)) =

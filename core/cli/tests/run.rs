@@ -3,7 +3,8 @@
 
 mod program;
 
-use std::time::Duration;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use program::{AWAITS_USR1, Flock, Running, STUBBORN, done, quorlock};
 use quorlock::{Client, Verdict, blocking};
@@ -114,6 +115,27 @@ const ROWS: &[Row] = &[
 
 fn client(stage: &Stage) -> Client {
     Client::new(&stage.nodes).expect("the nodes of a stage")
+}
+
+/// The kernel takes connections of a listener that accepts none, and nothing ever answers.
+#[test]
+fn nodes_that_hang_are_waited_for_no_longer_than_the_lock() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let node = [format!("redis://{}", listener.local_addr().expect("bound"))];
+    let words = [
+        "run",
+        "-w",
+        "300ms",
+        "--connect-timeout",
+        "60s",
+        "a",
+        "--",
+        "true",
+    ];
+    let begun = Instant::now();
+    let (status, said) = Running::new(&node, &words).end();
+    assert_eq!(status.code(), Some(69), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{said}");
 }
 
 #[test]

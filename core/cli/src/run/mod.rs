@@ -91,7 +91,9 @@ fn held(
 ) -> Result<i32, Failure> {
     let name = options.name.to_string_lossy();
     let begun = now();
-    let lease = match acquire(client, lock, &name, events, voice) {
+    let hear = options.connection.node_timeout;
+    let hear = hear.unwrap_or(defaults::NODE_TIMEOUT);
+    let lease = match acquire(client, lock, wait(options), hear, events, voice) {
         Ok(lease) => lease,
         Err(Without::Signal(number)) => {
             let code = exit::SIGNAL + number;
@@ -197,11 +199,7 @@ fn lock(client: &Client, options: &Run) -> Lock {
         lock = lock.ttl(ttl(options));
     }
     lock = lock
-        .wait(if options.no_wait {
-            Some(Duration::ZERO)
-        } else {
-            options.wait
-        })
+        .wait(wait(options))
         .max_hold(options.max_hold)
         .shared(options.shared)
         .slots(options.slots)
@@ -212,6 +210,14 @@ fn lock(client: &Client, options: &Run) -> Lock {
     match options.ttl {
         Some(ttl) => lock.ttl(ttl),
         None => lock,
+    }
+}
+
+/// How long the lock is waited for; without an end if there is none.
+fn wait(options: &Run) -> Option<Duration> {
+    match options.no_wait {
+        true => Some(Duration::ZERO),
+        false => options.wait,
     }
 }
 

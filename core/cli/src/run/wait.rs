@@ -1,5 +1,6 @@
 //! Waiting for the lock: who holds it is told, and a signal ends the wait.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,20 +30,36 @@ pub enum Without {
     Signal(i32),
 }
 
-/// Acquires the lock. What is under way at a signal is undone when the client is closed.
+/// Acquires the lock within `wait`, without an end if there is none. What is under way at a signal is undone when the
+/// client is closed.
+///
+/// A client that has heard of the nodes' clocks says in its votes since when it has the lock. So the nodes are asked for
+/// them first: for `hear` at most, and for half of the wait, which it counts in. Nodes that do not answer are told by what
+/// comes next.
 pub fn acquire(
     client: &Client,
     lock: &Lock,
-    name: &str,
+    wait: Option<Duration>,
+    hear: Duration,
     events: &mut Events,
     voice: &mut Voice,
 ) -> Result<Lease, Without> {
-    // A client that has heard of the nodes' clocks says in its votes since when it has the lock.
-    let heard = async { lock.inspect().await.map(drop) };
+    let name = &String::from_utf8_lossy(lock.name());
+    let begun = now();
+    let half = wait.filter(|wait| !wait.is_zero()).map(|wait| wait / 2);
+    let heard_by = begun + half.map_or(hear, |half| half.min(hear));
     let mut won = pin!(async {
-        // What is wrong with the nodes is told by what comes next.
-        let _ = heard.await;
-        lock.acquire().await
+        {
+            let mut heard = pin!(lock.inspect());
+            let is_over = |heard: Poll<_>| heard.is_ready() || now() >= heard_by;
+            poll_fn(|cx| match is_over(heard.as_mut().poll(cx).map(drop)) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        }
+        let left = wait.map(|wait| wait.saturating_sub(now() - begun));
+        lock.clone().wait(left).acquire().await
     });
     let mut look: Option<Look<'_>> = None;
     let every = EVERY[usize::from(!voice.is_live())];
@@ -64,7 +81,11 @@ pub fn acquire(
                 continue;
             }
         }
-        if let Event::Signal { number, .. } = events.next(next.saturating_sub(now()))
+        let at = match now() < heard_by {
+            true => next.min(heard_by),
+            false => next,
+        };
+        if let Event::Signal { number, .. } = events.next(at.saturating_sub(now()))
             && [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM].contains(&number)
         {
             break Err(Without::Signal(number));

@@ -321,8 +321,9 @@ impl Line {
             let free = self.free_on(self.free_from.len() / 2 + 1);
             let told = since > free || free <= self.left + STILL_TRIPS * self.bounds.trip;
             let least = match self.calm {
-                // Nodes count whole milliseconds.
-                None if told => MS,
+                // Nodes count whole milliseconds, and a waiter that has the home's vote asks those that refused again 1.3 ms
+                // later at the latest, however near they are.
+                None if told => 2 * MS,
                 _ => GAP_LEAST,
             };
             let (still, bound) = (at - since, least.max(STILL_TRIPS * self.bounds.trip));

@@ -11,7 +11,7 @@ use crate::cluster;
 use crate::contender::{Client, Stage};
 use crate::death;
 use crate::history::{Happened, History};
-use crate::neighbour::NAMESPACES;
+use crate::neighbour::{NAMESPACES, NEIGHBOURS};
 use crate::plan::{LONGEST, Plan};
 use crate::program::{Counted, Counts};
 use crate::random::Random;
@@ -444,7 +444,9 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     let most = most + plan.waits.reservation * world.ghosts();
     world.spawn(prober.number, prober.probe(stage.clone(), most));
     let mut until = world.time();
-    let end = until + 3 * (most.as_nanos() as Time);
+    // Each of its calls waits so long, and has to be given back.
+    let calls = plan.locks as usize + plan.slots.unwrap_or(0) as usize + NEIGHBOURS.len();
+    let end = until + (calls as Time + 2) * most.as_nanos() as Time;
     while until < end && world.violation().is_none() {
         if stage.done[plan.clients].load(Ordering::Relaxed) > 0 {
             return;

@@ -36,7 +36,7 @@ pub(crate) fn poll_pause(
 /// Bounds of the random pause before the nodes that refused are asked again by
 /// whoever has the home's vote: 1 ms, doubling to 64 ms, give or take 30 %.
 pub(crate) fn retry_pause(tries: u32) -> (Duration, Duration) {
-    let pause = Duration::from_millis(1 << tries.min(6));
+    let pause = Duration::from_millis(mutant!("asks-again-late", 1, 5) << tries.min(6));
     (pause.mul_f64(0.7), pause.mul_f64(1.3))
 }
 

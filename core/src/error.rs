@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::foreign;
+
 /// What went wrong, and so what the caller should do about it.
 ///
 /// Number, name and meaning of a kind never change. See [`ErrorKind::ALL`].
@@ -152,6 +154,7 @@ pub struct NodeError {
 
 impl NodeError {
     pub(crate) fn new(node: Arc<str>, message: String) -> NodeError {
+        let message = foreign::message(message);
         NodeError { node, message }
     }
 
@@ -208,7 +211,7 @@ impl Error {
     ) -> Error {
         Error(Arc::new(Inner {
             kind,
-            message: led(kind, message.into()),
+            message: led(kind, foreign::message(message)),
             nodes,
             name: None,
             holder: None,

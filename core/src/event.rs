@@ -67,7 +67,7 @@ impl fmt::Display for LogEvent {
 /// A line of the log: its name, its template, and a value for each name in that.
 macro_rules! event {
     ($name:literal, $template:literal $(, $field:ident = $value:expr)* $(,)?) => {{
-        $(let $field: String = $value.to_string();)*
+        $(let $field: String = $crate::foreign::message($value.to_string());)*
         $crate::event::LogEvent::new(
             $name,
             $template,

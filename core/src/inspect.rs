@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::foreign;
 use crate::node::{Seen, Standing, Value};
 use crate::protocol::inspect::{Finding, Said, finding};
 use crate::protocol::quorum::quorum;
@@ -300,7 +301,7 @@ impl fmt::Display for Inspection {
 
 fn label(value: &Value) -> Option<String> {
     let label = value.label().filter(|label| !label.is_empty())?;
-    Some(String::from_utf8_lossy(label).into_owned())
+    Some(foreign::told_bytes(label))
 }
 
 /// How much longer a quorum has this value.

@@ -81,6 +81,8 @@ mod error;
 mod event;
 mod export;
 mod force;
+#[doc(hidden)]
+pub mod foreign;
 mod hash;
 mod inspect;
 mod lean;

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use quorlock::foreign::is_visible;
 use serde_json::Value;
 
 /// Prints a line. Whoever reads may have seen enough: that is no failure.
@@ -17,7 +18,7 @@ pub fn print(text: &str) -> bool {
 
 /// Prints an object.
 pub fn object(value: &Value) {
-    line(&value.to_string());
+    line(&seen(&value.to_string()));
 }
 
 /// A time in seconds, as objects have it.
@@ -27,8 +28,25 @@ pub fn seconds(time: Duration) -> f64 {
 
 /// Text that a node or another client has chosen, without what a terminal would obey.
 pub fn plain(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let clean = |c: char| if is_visible(c) { c } else { '\u{fffd}' };
     text.chars().map(clean).collect()
+}
+
+/// An object's text, in which what a terminal would obey, and a letter that is not seen, is written
+/// as its number. Programs read the same.
+pub fn seen(object: &str) -> String {
+    let mut text = String::with_capacity(object.len());
+    for c in object.chars() {
+        match is_visible(c) {
+            true => text.push(c),
+            false => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    text.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    text
 }
 
 /// How text stands out on a terminal.
@@ -109,5 +127,17 @@ mod tests {
     #[test]
     fn a_label_does_not_rule_the_terminal() {
         assert_eq!(plain("web-2:\x1b[2Jä\n"), "web-2:\u{fffd}[2Jä\u{fffd}");
+        assert_eq!(
+            plain("a\u{202e}\u{2028}\u{9b}b"),
+            "a\u{fffd}\u{fffd}\u{fffd}b"
+        );
+    }
+
+    #[test]
+    fn an_object_has_no_letter_that_is_not_seen() {
+        let object = serde_json::json!({"a\u{9b}": "\u{202e}\u{2028}\n\u{e0041}ä"});
+        let text = seen(&object.to_string());
+        assert_eq!(text, r#"{"a\u009b":"\u202e\u2028\n\udb40\udc41ä"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), object);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::exit::{self, Failure};
-use crate::output::{cut, size_of};
+use crate::output::{cut, seen, size_of};
 use writer::Writer;
 
 /// Where a command's story is told.
@@ -79,7 +79,7 @@ impl Voice {
     /// An object for programs. What reads them may be gone: the command goes first.
     pub fn tell(&mut self, object: &Value) {
         if let Some(json) = &self.json {
-            json.write(format!("{object}\n"));
+            json.write(format!("{}\n", seen(&object.to_string())));
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::shown;
+use crate::foreign;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
@@ -32,7 +33,7 @@ fn found(severity: Severity, id: &'static str, what: String, remedy: &str) -> Fi
     Finding {
         id,
         severity,
-        what,
+        what: foreign::message(what),
         remedy: remedy.to_owned(),
     }
 }
@@ -118,7 +119,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
                 Some(record) => record.differences(terms.expected, terms.epoch),
                 None => vec![format!(
                     "it is not one of the protocol that this client speaks: `{}`",
-                    text.chars().take(120).collect::<String>().escape_debug()
+                    foreign::told(text)
                 )],
             };
             report.record = if differences.is_empty() {

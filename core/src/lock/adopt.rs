@@ -8,6 +8,7 @@ use crate::client::shared::Shared;
 use crate::config::{Layout, MIN_TTL};
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
+use crate::foreign;
 use crate::lease::Lease;
 use crate::mutants::mutant;
 use crate::node::{Adopted, Keys};
@@ -23,7 +24,10 @@ impl Lock {
             return Err(Error::invalid(format!(
                 "the lease was exported by a client of the set `{}` with {} nodes, and this one's \
                  is `{}` with {}",
-                exported.set_name, exported.nodes, set.0, set.1
+                foreign::told(&exported.set_name),
+                exported.nodes,
+                set.0,
+                set.1
             )));
         }
         let mut options = settings.lock.clone();

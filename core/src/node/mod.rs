@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::foreign;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::wakers::Wakers;
@@ -578,12 +579,20 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(kind: FaultKind, text: impl Into<Arc<str>>, sent: bool) -> Fault {
+    pub(crate) fn new(kind: FaultKind, text: impl Into<String>, sent: bool) -> Fault {
         Fault {
             kind,
-            text: text.into(),
+            text: foreign::message(text).into(),
             sent,
             of_lock: false,
+        }
+    }
+
+    /// The same in other words.
+    pub(crate) fn told_as(self, text: impl Into<String>) -> Fault {
+        Fault {
+            text: foreign::message(text).into(),
+            ..self
         }
     }
 

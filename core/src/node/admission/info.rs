@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::stranger::Stranger;
+use crate::foreign;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
 
@@ -143,13 +144,18 @@ impl Info {
                     .filter(|history| !history.is_empty() && !zeros(history))
                     .map(|history| fnv1a(history.as_bytes())),
             },
-            version: get("redis_version").unwrap_or_default(),
+            version: foreign::told(&get("redis_version").unwrap_or_default()),
             stranger: Stranger::in_info(get),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
-                format!("{host}:{}", get("master_port").unwrap_or_default())
+                foreign::told(&format!(
+                    "{host}:{}",
+                    get("master_port").unwrap_or_default()
+                ))
             }),
-            eviction: get("maxmemory_policy").filter(|p| bounded && p != "noeviction"),
+            eviction: get("maxmemory_policy")
+                .filter(|p| bounded && p != "noeviction")
+                .map(|policy| foreign::told(&policy)),
             uptime: get("uptime_in_seconds").and_then(|seconds| seconds.parse().ok()),
             untouched: {
                 let never_replica = history.as_deref().is_some_and(zeros);

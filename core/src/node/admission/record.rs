@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Expected;
+use crate::foreign;
 use crate::mutants::mutant;
 
 /// The protocol of docs/PROTOCOL.md.
@@ -131,7 +132,8 @@ impl Record {
         if self.set_name != expected.set_name {
             found.push(format!(
                 "it belongs to the set `{}`, this client's is `{}`",
-                self.set_name, expected.set_name
+                foreign::told(&self.set_name),
+                expected.set_name
             ));
         }
         if self.nodes != expected.nodes {
@@ -193,7 +195,7 @@ pub(super) fn of_set(
         (_, why) => Err(format!(
             "its record is `{}`, and this client's set has `{PROTOCOL} {} {} {} {} * * {}`: {}; \
              {REMEDY}",
-            text.chars().take(120).collect::<String>().escape_debug(),
+            foreign::told(text),
             expected.set_name,
             epoch.unwrap_or(FIRST),
             expected.nodes,

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::foreign;
+
 /// What a server says of itself; `None` where it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -39,13 +41,13 @@ impl Server {
         let version = valkey.or_else(|| get("redis_version"));
         Server {
             kind: version.map(|_| valkey.map_or("redis", |_| "valkey")),
-            version: version.map(str::to_owned),
+            version: version.map(foreign::told),
             role: get("role").map(|role| match role {
                 "master" => "master",
                 _ => "replica",
             }),
             uptime: number("uptime_in_seconds").map(Duration::from_secs),
-            eviction: get("maxmemory_policy").map(str::to_owned),
+            eviction: get("maxmemory_policy").map(foreign::told),
             memory_used: number("used_memory"),
             memory_limit: number("maxmemory").filter(|limit| *limit != 0),
         }

@@ -6,6 +6,7 @@ use super::line::{Message, Turn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, micros, tick};
 use crate::clock::Instant;
+use crate::foreign;
 use crate::mutants::mutant;
 use crate::node::{Adopted, Op, Reply, Request, Value};
 
@@ -223,5 +224,5 @@ pub(super) fn joins(request: &Request) -> bool {
 /// The label of a value, as errors show it.
 fn shown(value: &Value) -> Option<Box<str>> {
     let label = value.label().filter(|label| !label.is_empty())?;
-    Some(label.escape_ascii().to_string().into())
+    Some(foreign::told_bytes(label).into())
 }

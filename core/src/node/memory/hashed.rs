@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::line::{Message, life};
 use super::{Answer, MemoryNode, tick};
 use crate::clock::Instant;
+use crate::foreign;
 use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
 
@@ -176,7 +177,7 @@ impl MemoryNode {
         let lock = self.lock_of(request, now).expect("it was found");
         Reply::Refused {
             left: Some(tick(now).until(lock.end)),
-            holder: Some(lock.owner.escape_ascii().to_string().into()),
+            holder: Some(foreign::told_bytes(&lock.owner).into()),
             place: waits.then_some(0),
             subscribers: 1,
             shared: false,

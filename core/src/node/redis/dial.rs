@@ -24,6 +24,8 @@ use super::tls::Tls;
 use super::words;
 use crate::clock::Clock;
 use crate::event::LogEvent;
+#[cfg(feature = "tls")]
+use crate::foreign;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
@@ -54,7 +56,7 @@ pub(crate) fn unreachable(error: &io::Error) -> Undialled {
 #[cfg(feature = "tls")]
 fn wrong(error: impl ToString) -> Undialled {
     let text = error.to_string();
-    let text = format!("TLS: {text}{}", words::remedy(&text));
+    let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
     Undialled::Other(Fault::new(FaultKind::Misconfigured, text, false))
 }
 

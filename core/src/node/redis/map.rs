@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use redis::Value as Resp;
 
+use crate::foreign;
 use crate::mutants::mutant;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::SLOTS;
@@ -129,7 +130,7 @@ pub(crate) fn at(host: &str, port: u16, asked: &Endpoint) -> Option<Endpoint> {
     };
     let host = match host {
         "" | "?" => own.clone(),
-        host => host.to_owned(),
+        host => foreign::host(host)?,
     };
     Some(Endpoint::Tcp {
         host,

@@ -9,6 +9,7 @@ use redis::Value as Resp;
 
 use super::resp::number;
 use super::server_error::{Redirect, demoted, fault_of, redirect};
+use crate::foreign;
 use crate::node::{Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
@@ -142,7 +143,7 @@ fn refused(parts: [&Resp; 4], shared: bool) -> Option<Reply> {
     };
     Some(Reply::Refused {
         left: u64::try_from(*left).ok().map(Duration::from_millis),
-        holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
+        holder: (!holder.is_empty()).then(|| foreign::told_bytes(holder).into()),
         place: u32::try_from(*place).ok(),
         subscribers: u32::try_from(*subscribers).ok()?,
         shared,

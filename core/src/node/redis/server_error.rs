@@ -1,6 +1,7 @@
 //! What a server answers in place of a reply: its errors, sorted by what can be
 //! done about them, and in words for whoever has to.
 
+use crate::foreign;
 use crate::mutants::mutant;
 use crate::node::admission::Stranger;
 use crate::node::{Fault, FaultKind};
@@ -44,7 +45,7 @@ pub(crate) fn redirect(error: &redis::ServerError) -> Option<Redirect> {
     let mut place = || {
         let slot = words.next()?.parse().ok()?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        Some((slot, host.to_owned(), port.parse().ok()?))
+        Some((slot, foreign::host(host)?, port.parse().ok()?))
     };
     match error.code() {
         "MOVED" => place().map(|(slot, host, port)| Redirect::Moved { slot, host, port }),
@@ -138,18 +139,13 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         is_of_lock(code, detail, kind, scripted),
         false
     );
-    let mut text = format!("{code} {detail}").trim_end().to_owned();
+    let mut text = foreign::told(format!("{code} {detail}").trim_end());
     if code == "WRONGTYPE" {
         text =
             "its key holds a value of another type than this lock has: a lock of another layout \
                 (Redisson keeps a hash: see the option layout), or data; choose another name or \
                 namespace"
                 .into();
-    }
-    if text.len() > 200 {
-        let cut = (0..=200).rev().find(|i| text.is_char_boundary(*i));
-        text.truncate(cut.unwrap_or(0));
-        text.push('…');
     }
     Fault::new(kind, text, true).of_lock(of_lock)
 }

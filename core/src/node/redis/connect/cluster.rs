@@ -124,10 +124,7 @@ fn of_server(server: &Endpoint, fault: Fault) -> Fault {
         shown(server),
         fault.text
     );
-    Fault {
-        text: text.into(),
-        ..fault
-    }
+    fault.told_as(text)
 }
 
 /// Whether all servers of the URL that answer are of the cluster that has servers of these
@@ -179,10 +176,7 @@ pub(super) fn announced(server: &Endpoint, fault: Fault) -> Fault {
         return fault;
     }
     let text = format!("{} {}", fault.text, not_there(server));
-    Fault {
-        text: text.into(),
-        ..fault
-    }
+    fault.told_as(text)
 }
 
 /// Where a server was looked for in vain.

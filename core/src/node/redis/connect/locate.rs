@@ -11,6 +11,7 @@ use redis::Value as Resp;
 use super::alike::run_of;
 use super::talk::{exchange, within};
 use super::target::Target;
+use crate::foreign;
 use crate::node::address::{Endpoint, Sentinels, shown};
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::text;
@@ -126,11 +127,15 @@ pub(crate) async fn ask(
     match &reply {
         Resp::Nil => Ok(None),
         Resp::Array(parts) => match &parts[..] {
-            [host, Resp::BulkString(port)] => Ok(number(port).map(|port| Endpoint::Tcp {
-                host: text(host),
-                port,
-                tls: sentinels.tls,
-            })),
+            [host, Resp::BulkString(port)] => {
+                let named = foreign::host(&text(host)).filter(|host| !host.is_empty());
+                let named = named.zip(number(port)).map(|(host, port)| Endpoint::Tcp {
+                    host,
+                    port,
+                    tls: sentinels.tls,
+                });
+                named.map(Some).ok_or_else(|| no_sentinel(sentinels, place))
+            }
             _ => Err(no_sentinel(sentinels, place)),
         },
         _ => Err(no_sentinel(sentinels, place)),
@@ -166,9 +171,9 @@ pub(crate) async fn say(
         Ok((wire, replies))
     };
     let said = within(&gate.clock, most, work).await;
-    let (wire, replies) = said.map_err(|fault| Fault {
-        text: format!("the sentinel {shown} is not reached: {}", fault.text).into(),
-        ..fault
+    let (wire, replies) = said.map_err(|fault| {
+        let text = format!("the sentinel {shown} is not reached: {}", fault.text);
+        fault.told_as(text)
     })?;
     let mut last = Resp::Nil;
     for reply in replies {

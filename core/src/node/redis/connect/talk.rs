@@ -11,6 +11,8 @@ use redis::Value as Resp;
 
 use super::target::Target;
 use crate::clock::Clock;
+#[cfg(feature = "tls")]
+use crate::foreign;
 use crate::mutants::mutant;
 use crate::node::address::Address;
 use crate::node::redis::resp::{Bound, TooLong};
@@ -120,7 +122,7 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
         .and_then(|e| e.downcast_ref::<rustls::Error>())
     {
         let text = refused.to_string();
-        let text = format!("TLS: {text}{}", words::remedy(&text));
+        let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
         return Fault::new(FaultKind::Misconfigured, text, true);
     }
     let text = match error.kind() {

@@ -11,6 +11,7 @@ use super::locate::{ask, say};
 use super::talk::{next, send, within};
 use super::target::Target;
 use crate::event::event;
+use crate::foreign;
 use crate::node::address::{Endpoint, Sentinels};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::{Incoming, Wire};
@@ -116,7 +117,7 @@ fn switched_to(message: &Resp, sentinels: &Sentinels) -> Option<Endpoint> {
     let mut words = said.split(' ');
     let (name, host, port) = (words.next()?, words.nth(2)?, words.next()?);
     (name == sentinels.master).then_some(Endpoint::Tcp {
-        host: host.to_owned(),
+        host: foreign::host(host)?,
         port: port.parse().ok()?,
         tls: sentinels.tls,
     })

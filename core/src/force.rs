@@ -7,7 +7,7 @@ use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::mutants::mutant;
-use crate::node::{Keys, Seen, Standing, Value};
+use crate::node::{Keys, Seen, Standing, TOLD, Value};
 use crate::protocol::force::{Freed, Target, ban, force_out, late, targets};
 use crate::protocol::inspect::{Said, inspect};
 use crate::protocol::quorum::quorum;
@@ -99,6 +99,13 @@ async fn free(
         // A lock of another type than a string.
         if values.iter().any(|value| value.0.is_empty()) {
             return Err(no_string(&said, &found, name));
+        }
+        let whole = |value: &Value| {
+            let is_reader = said.iter().flatten().any(|s| s.sharers.contains(value));
+            value.0.len() < TOLD || value.is_ours() && !is_reader
+        };
+        if !values.iter().all(whole) {
+            return Err(no_lease(&found, name));
         }
         let target = |value: Value| Target {
             ban: ban(&said, &value, client.settings.max_ttl(), late(node_timeout)),
@@ -203,6 +210,17 @@ fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
         shown(name)
     );
     Error::with_nodes(ErrorKind::Misconfigured, message, nodes.collect()).about(name, None)
+}
+
+/// Nodes take a value away that is told as a whole.
+fn no_lease(found: &Inspection, name: &[u8]) -> Error {
+    let message = format!(
+        "under the key of the lock {} stands a value of {TOLD} bytes or more, which is none of a lock: \
+         it is data; delete it by hand, or use another name",
+        shown(name)
+    );
+    let holder = found.holder().and_then(Holder::label);
+    Error::new(ErrorKind::Misconfigured, message).about(name, holder)
 }
 
 fn half_done(done: &Freed, found: &Inspection, name: &[u8]) -> Error {

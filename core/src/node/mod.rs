@@ -510,6 +510,10 @@ pub enum Reply {
     Failed(Fault),
 }
 
+/// So many bytes of a value, a label or a record are told. Ours have fewer; what stands under a key
+/// of ours may be anybody's, and of any length.
+pub const TOLD: usize = 2048;
+
 /// So many of those that share a lock are told at once.
 pub const SHARERS: usize = 16;
 

@@ -109,3 +109,82 @@ fn who_lost_memory_and_who_does_not_answer() -> Result<(), Error> {
     });
     Ok(())
 }
+
+/// What anybody has put under a lock's key costs no connection, however long it is.
+#[test]
+fn values_and_labels_of_any_length() -> Result<(), Error> {
+    let stage = Stage::new(1);
+    let ours = client(&stage, "alex");
+    let port = stage.nodes[0].rsplit_once(':').expect("it has a port").1;
+    let token = "a".repeat(40);
+    let long = |before: &str| format!("{before}\n\u{202e}{}", "x".repeat(100_000));
+    let put = |words: &[&str]| {
+        let told = std::process::Command::new("redis-cli")
+            .args(["-p", port])
+            .args(words)
+            .output();
+        assert!(told.expect("it runs").status.success());
+    };
+    drop(blocking::wait(ours.lock("warm").acquire())?);
+    let labelled = long(&format!("{token}.web-2\n\x1b"));
+    let foreign = long("theirs");
+    put(&["SET", "lock:{ours}", &labelled, "PX", "60000"]);
+    put(&["SET", "raw", &foreign, "PX", "60000"]);
+    let crowded = format!("=99999999999999999 {labelled}");
+    put(&["SET", "lock:{crowded}", &crowded, "PX", "60000"]);
+    put(&["SET", "lock:{shared}", "&0 0 ", "PX", "60000"]);
+    for number in 0..16 {
+        let reader = format!("{number}{labelled}");
+        put(&[
+            "ZADD",
+            "lock:#s:{shared}",
+            "99999999999999999",
+            &reader[..100_000],
+        ]);
+    }
+    put(&["HSET", "java", &foreign, "1"]);
+    put(&["PEXPIRE", "java", "60000"]);
+    let before = blocking::wait(ours.probe())?.nodes.len();
+    let connects = || ours.stats().connects;
+    let first = connects();
+    for _ in 0..10 {
+        for name in ["ours", "crowded", "shared"] {
+            let found = blocking::wait(ours.inspect(name))?;
+            assert_eq!(found.verdict(), Verdict::Held, "{found}");
+            let label = found
+                .holder()
+                .unwrap()
+                .label()
+                .unwrap_or_default()
+                .to_owned();
+            assert!(label.chars().count() <= 200, "{label}");
+            assert!(!label.contains(['\n', '\x1b', '\u{202e}']), "{label}");
+            for wait in [Duration::ZERO, Duration::from_millis(50)] {
+                let error = blocking::wait(ours.lock(name).wait(wait).acquire()).unwrap_err();
+                assert!(error.is_busy(), "{error}");
+                assert!(error.to_string().chars().count() < 500, "{error}");
+                let share = ours.lock(name).shared(true).wait(wait);
+                let shared = blocking::wait(share.acquire());
+                assert!(shared.is_ok() || shared.unwrap_err().is_busy());
+            }
+        }
+        let raw = ours.lock("raw").raw(true);
+        assert_eq!(blocking::wait(raw.inspect())?.verdict(), Verdict::Held);
+        assert!(
+            blocking::wait(raw.wait(Duration::ZERO).acquire())
+                .unwrap_err()
+                .is_busy()
+        );
+        let java = ours.lock("java").layout(quorlock::Layout::Redisson);
+        let error = blocking::wait(java.wait(Duration::ZERO).acquire()).unwrap_err();
+        assert!(error.is_busy(), "{error}");
+    }
+    assert_eq!((connects(), before), (first, 1));
+    // What is ours goes, whatever its label; of what is none the error says so.
+    for name in ["ours", "crowded"] {
+        assert_eq!(blocking::wait(ours.force_release(name, None))?.freed(), 1);
+    }
+    let error = blocking::wait(ours.force_release("shared", None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    Ok(())
+}

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::scripts::Found;
 use super::{Form, MemoryNode};
 use crate::clock::Instant;
-use crate::node::{Reply, Request, SHARERS, Seen, Standing};
+use crate::mutants::mutant;
+use crate::node::{Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
@@ -33,7 +34,7 @@ impl MemoryNode {
         let living = votes.filter(|(_, end)| time <= **end);
         let mut readers: Vec<_> = living.map(|(value, end)| (end, value)).collect();
         readers.sort();
-        let told = &readers[readers.len().saturating_sub(SHARERS)..];
+        let last = &readers[readers.len().saturating_sub(SHARERS)..];
         let line = self.lines.get(request.keys.companions.queue());
         let line = line.filter(|line| line.lives(found.now));
         let queued = line.map_or(0, |line| line.queue.len());
@@ -44,12 +45,20 @@ impl MemoryNode {
                 Standing::Free => Some(Duration::ZERO),
                 _ => found.left(),
             },
-            value,
+            value: value.map(|value| told(&value)),
             fence: self.fence(counter, found.now).unwrap_or(0),
             queued: u32::try_from(queued).unwrap_or(u32::MAX),
             readers: u32::try_from(readers.len()).unwrap_or(u32::MAX),
-            sharers: told.iter().map(|(_, value)| (*value).clone()).collect(),
+            sharers: last.iter().map(|(_, value)| told(value)).collect(),
             quarantine: found.quarantine.unwrap_or_default(),
         }))
+    }
+}
+
+/// As much of a value as a node tells.
+fn told(value: &Value) -> Value {
+    match mutant!("values-are-told-whole", value.0.get(..TOLD), None) {
+        Some(begin) => Value(begin.into()),
+        None => value.clone(),
     }
 }

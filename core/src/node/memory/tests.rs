@@ -13,7 +13,7 @@ mod slots;
 
 use super::*;
 use crate::node::{Companions, Keys, Leaving, Mode, Waits};
-use crate::node::{Op, Repair, Request, Value, Waiter};
+use crate::node::{Op, Repair, Request, TOLD, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
 const ACQUIRE: Op = acquire(0, false, 1);

@@ -130,3 +130,14 @@ fn what_is_kept_or_foreign_goes_too() {
     assert_eq!(force(&mut node, "!theirs", 2, 50).0, HELD);
     assert_eq!(stands(&node, 2), None);
 }
+
+#[test]
+fn of_a_value_of_any_length_a_node_tells_the_beginning() {
+    let mut node = MemoryNode::default();
+    let long = "x".repeat(100_000);
+    ask(&mut node, ACQUIRE, &long, 0);
+    let Reply::Seen(seen) = ask(&mut node, Op::Inspect, "b", 1) else {
+        panic!("it tells what it has");
+    };
+    assert_eq!(seen.value.map(|value| value.0.len()), Some(TOLD));
+}

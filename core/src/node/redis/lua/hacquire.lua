@@ -18,7 +18,7 @@ for i = 1, #fields, 2 do
   if fields[i] == A[1] then own = true else owner = fields[i] end
 end
 if owner and not own then
-  return {0, call('PTTL', K[1]), owner, A[4] ~= '' and 0 or -1, 1, time[1], time[2]}
+  return {0, call('PTTL', K[1]), string.sub(owner, 1, 2048), A[4] ~= '' and 0 or -1, 1, time[1], time[2]}
 end
 if quarantine then return {3, call('PTTL', K[5]), time[1], time[2]} end
 -- What is left of a lock that was forced open.

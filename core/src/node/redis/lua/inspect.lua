@@ -1,7 +1,7 @@
 -- KEYS lock, queue, shared, counter [, record, quarantine]; ARGV record, or ''. Changes nothing.
 -- 8, what stands ('=' held, '&' shared, '-' kept, '@' reserved, '.' a value alone, '' nothing), for how long yet in ms (-1: no end),
 -- the value, the last fence, how many are queued, for how long yet the node is in quarantine in ms, TIME, how many share it;
--- and of those up to 16 whose votes end last. The value is the last of them.
+-- and of those up to 16 whose votes end last. The value is the last of them. Of each value the first 2048 bytes, which is all of ours.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -36,9 +36,9 @@ elseif value then
 end
 local fence, queued = redis.pcall('ZSCORE', K[4], 'f'), redis.pcall('ZCARD', K[2])
 local reply = {
-  8, standing, left, standing ~= '' and value or '', type(fence) == 'string' and string.format('%.0f', fence) or '',
+  8, standing, left, standing ~= '' and string.sub(value, 1, 2048) or '', type(fence) == 'string' and string.format('%.0f', fence) or '',
   type(queued) == 'number' and queued / 2 or 0, quarantine and call('PTTL', K[6]) or 0, time[1], time[2],
   readers
 }
-for _, one in ipairs(some) do reply[#reply + 1] = one end
+for _, one in ipairs(some) do reply[#reply + 1] = string.sub(one, 1, 2048) end
 return reply

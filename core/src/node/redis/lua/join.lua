@@ -16,5 +16,5 @@
       end
       listeners = redis.pcall('PUBSUB', 'NUMSUB', string.match(me, ' (.*)$'))[2] or 1
     end
-    return {0, left, holder, place, listeners, time[1], time[2], last and 1}
+    return {0, left, string.sub(holder or '', 1, 2048), place, listeners, time[1], time[2], last and 1}
   end

@@ -9,6 +9,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use redis::Value as Resp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,11 +17,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::dial::Stream;
 use super::pushes::{Push, Pushes};
 use super::resp::{self, Bound, Scan};
+use crate::clock::{Clock, Instant, Sleep};
 use crate::mutants::mutant;
 
 const CHUNK: usize = 16 * 1024;
 /// So much room for requests is kept when all are written.
 const KEPT: usize = 4 * CHUNK;
+
+/// So many bytes of pushes are taken at once, and then so many more in each [`TURN`]: about forty
+/// calls of waiters in each millisecond, and six hundred before that. A server that sends more is
+/// read so slowly that the others do not wait for it.
+const PUSHES: usize = 4 * 1024;
+const TURN: Duration = Duration::from_millis(1);
+const TURNS: u32 = 16;
 
 /// What a server sends.
 #[derive(Debug, PartialEq)]
@@ -39,17 +48,24 @@ pub(crate) struct Wire {
     written: usize,
     pub(crate) input: Input,
     chunk: Box<[u8]>,
+    clock: Arc<dyn Clock>,
+    /// Until when what came of pushes is enough, and nothing is read while that is far ahead.
+    enough: Instant,
+    rest: Option<Sleep>,
 }
 
 impl Wire {
     /// `channel`: the name of our inbox.
-    pub(crate) fn new(stream: Stream, channel: Arc<[u8]>) -> Wire {
+    pub(crate) fn new(stream: Stream, channel: Arc<[u8]>, clock: Arc<dyn Clock>) -> Wire {
         Wire {
             stream,
             out: Vec::new(),
             written: 0,
             input: Input::new(channel),
             chunk: vec![0; CHUNK].into(),
+            clock,
+            enough: Instant::NEVER,
+            rest: None,
         }
     }
 
@@ -76,8 +92,19 @@ impl Wire {
     /// The next whole reply or push.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
         loop {
-            if let Some(next) = self.input.next()? {
+            if let Some(rest) = &mut self.rest {
+                ready!(rest.as_mut().poll(cx));
+                self.rest = None;
+            }
+            let next = self.input.next()?;
+            if self.input.pushed >= mutant!("pushes-without-end", PUSHES, usize::MAX) {
+                self.pay();
+            }
+            if let Some(next) = next {
                 return Poll::Ready(Ok(next));
+            }
+            if self.rest.is_some() {
+                continue;
             }
             let mut chunk = ReadBuf::new(&mut self.chunk);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
@@ -85,6 +112,17 @@ impl Wire {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
             self.input.add(chunk.filled());
+        }
+    }
+
+    /// Takes the pushes that have come from what may be read of them.
+    fn pay(&mut self) {
+        let turns = (self.input.pushed / PUSHES) as u32;
+        self.input.pushed %= PUSHES;
+        let now = self.clock.now();
+        self.enough = self.enough.max(now - TURN * TURNS) + TURN * turns;
+        if self.enough > now {
+            self.rest = Some(self.clock.sleep_until(self.enough));
         }
     }
 }
@@ -98,6 +136,8 @@ pub(crate) struct Input {
     scan: Scan,
     pub(crate) bound: Bound,
     pub(crate) pushes: Pushes,
+    /// How many bytes of them have come that were not [paid](Wire::pay) for.
+    pushed: usize,
 }
 
 impl Input {
@@ -108,6 +148,7 @@ impl Input {
             scan: Scan::default(),
             bound: resp::REPLY,
             pushes: Pushes::new(channel),
+            pushed: 0,
         }
     }
 
@@ -131,6 +172,7 @@ impl Input {
         let rest = &self.bytes[self.parsed..];
         let (taken, next) = if rest.first() == Some(&b'>') || self.pushes.is_inside() {
             let (taken, push) = self.pushes.read(rest)?;
+            self.pushed += taken;
             (taken, push.map(Incoming::Push))
         } else {
             match self.scan.reply(rest, self.bound)? {
@@ -149,6 +191,9 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
@@ -178,5 +223,107 @@ mod tests {
                 Incoming::Reply(Resp::BulkString(b">".to_vec())),
             ]
         );
+    }
+
+    /// A server that says the same without end, and is read by so many bytes.
+    struct Endless {
+        head: &'static [u8],
+        says: &'static [u8],
+        read: Arc<AtomicU64>,
+    }
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let head = std::mem::take(&mut self.head);
+            buf.put_slice(head);
+            while buf.remaining() >= self.says.len() {
+                buf.put_slice(self.says);
+            }
+            let read = buf.filled().len() as u64;
+            self.read.fetch_add(read, Ordering::Relaxed);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    struct ByHand(Arc<AtomicU64>);
+
+    impl Clock for ByHand {
+        fn now(&self) -> Instant {
+            Instant(self.0.load(Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, at: Instant) -> Sleep {
+            let now = self.0.clone();
+            Box::pin(poll_fn(move |_| match now.load(Ordering::Relaxed) {
+                now if now < at.0 => Poll::Pending,
+                _ => Poll::Ready(()),
+            }))
+        }
+    }
+
+    #[test]
+    fn a_flood_of_pushes_is_read_slowly() {
+        let call = b">3\r\n$7\r\nmessage\r\n$2\r\nin\r\n$1\r\n7\r\n";
+        let stray = b">1\r\n+x\r\n";
+        for (head, says) in [
+            (&b""[..], &call[..]),
+            (b"", stray),
+            (b">3\r\n$2000000000\r\n", b"x"),
+            (b">60000\r\n", b"$1\r\nx\r\n"),
+        ] {
+            let (now, read) = (Arc::new(AtomicU64::new(1 << 40)), Arc::default());
+            let stream = Endless {
+                head,
+                says,
+                read: Arc::clone(&read),
+            };
+            let clock = Arc::new(ByHand(now.clone()));
+            let stream = Stream::Simulated(Box::new(stream));
+            let mut wire = Wire::new(stream, Arc::from(&b"in"[..]), clock);
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            // What was read beyond that is forgotten in a long pause.
+            let mut most = (TURNS as u64 + 1) * PUSHES as u64 + 2 * CHUNK as u64;
+            let mut least = 0;
+            for long in [0, 1, 10, 1, 1000, 0] {
+                now.fetch_add(long * 1_000_000, Ordering::Relaxed);
+                most += long.min(TURNS.into()) * PUSHES as u64;
+                least += long.min(TURNS.into()) * PUSHES as u64;
+                // More than a server may have said in all of that time.
+                for _ in 0..1_000_000 {
+                    match wire.poll_next(&mut cx) {
+                        Poll::Pending => break,
+                        Poll::Ready(next) => assert!(next.is_ok(), "{next:?}"),
+                    }
+                }
+                let read = read.load(Ordering::Relaxed);
+                let case = says.escape_ascii();
+                assert!(
+                    read <= most && read >= least,
+                    "{case}: {read} of {least} to {most}"
+                );
+            }
+        }
     }
 }

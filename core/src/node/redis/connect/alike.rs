@@ -122,7 +122,7 @@ async fn run_at(target: &Target, endpoint: &Endpoint, at: SocketAddr) -> Option<
 
 /// The run of the master that the stream leads to.
 pub(super) async fn run_of(target: &Target, stream: Stream) -> Option<String> {
-    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let mut commands = login(&target.address);
     let sections = ["server", "replication"].map(|what| redis::cmd("INFO").arg(what).take());
     commands.extend(sections);

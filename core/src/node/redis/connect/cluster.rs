@@ -194,7 +194,7 @@ async fn reach(target: &Target, server: &Endpoint) -> Result<Wire, Fault> {
         let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
         fault
     })?;
-    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     for reply in exchange(&mut wire, &login(&target.address)).await? {
         good(reply)?;
     }

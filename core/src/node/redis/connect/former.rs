@@ -37,7 +37,7 @@ async fn look(target: &Target, endpoint: &Endpoint) -> Result<bool, Fault> {
         Err(Undialled::Refused(_)) => return Ok(true),
         Err(Undialled::Other(fault)) => return Err(fault),
     };
-    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let mut commands = login(&target.address);
     commands.push(redis::cmd("INFO").arg("replication").take());
     let replies = exchange(&mut wire, &commands).await?;

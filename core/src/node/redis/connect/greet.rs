@@ -72,7 +72,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         }
     };
     let mut others = Others::of(target, &endpoint, &stream);
-    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let commands = greeting(target, how);
     let clock = &target.gate.clock;
     let asked = clock.now();

@@ -166,7 +166,7 @@ pub(crate) async fn say(
             let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
             fault
         })?;
-        let mut wire = Wire::new(stream, gate.inbox.clone());
+        let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
         let replies = exchange(&mut wire, &commands).await?;
         Ok((wire, replies))
     };

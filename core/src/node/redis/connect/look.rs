@@ -131,7 +131,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         fault => Stopped::Unreached(fault),
     })?;
     let mut others = Others::of(target, &endpoint, &stream);
-    let mut wire = Wire::new(stream, gate.inbox.clone());
+    let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
     let greeting = greeting(target, &how);
     let mut answers = others
         .beside(exchange_long(&mut wire, &greeting, resp::COUNTS))

@@ -187,7 +187,7 @@ impl Link {
         let now = self.clock.now();
         self.connection.connecting = None;
         self.connection.take_connection(Box::new(Connected {
-            wire: Wire::new(near, Arc::from(&b"in"[..])),
+            wire: Wire::new(near, Arc::from(&b"in"[..]), self.clock.clone()),
             guard: Some(Guard {
                 record: "r".into(),
                 record_key: b"#node"[..].into(),

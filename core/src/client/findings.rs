@@ -10,6 +10,7 @@ use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
+use crate::node::redis::resp::TooLong;
 use crate::report::{ClockOffset, Finding, NodeReport, Severity};
 
 /// A clock that is off by more than this is worth a note, for fences are made of it.
@@ -206,6 +207,13 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
 /// A look that came to its end before all was seen.
 fn of_stop(stopped: &Stopped) -> Finding {
     let (id, why, remedy) = match stopped {
+        Stopped::Unreached(fault) if TooLong::is_told_in(&fault.text) => (
+            "QD28",
+            &*fault.text,
+            "look what the node's address leads to, and what it answers there (INFO, CLUSTER SLOTS, \
+             the key of its record)",
+        ),
+        Stopped::Clock(fault) => ("QD29", &*fault.text, "set its clock, by NTP"),
         Stopped::Unreached(fault) => (
             "QD01",
             &*fault.text,

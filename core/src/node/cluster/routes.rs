@@ -20,7 +20,7 @@ use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
 use crate::node::redis::connect::{Target, View, look_for_strangers, map_of};
-use crate::node::redis::map::{Range, at};
+use crate::node::redis::map::{PRIMARIES, Range, at};
 use crate::node::redis::outbox::{HAS_ENDED, Item};
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
@@ -178,6 +178,43 @@ impl State {
         let slot = hash_slot::of(&item.request.keys.lock);
         let place = usize::from(self.map[usize::from(slot)]);
         (place < self.shards.len()).then_some(place)
+    }
+
+    /// Takes out those that serve nothing, if there are more than a map may name: each server that
+    /// a request was ever sent to stays, and there may be ever new ones.
+    fn forget(&mut self) -> Vec<Shard> {
+        if self.shards.len() <= PRIMARIES {
+            return Vec::new();
+        }
+        let (mut kept, mut left) = (Vec::new(), Vec::new());
+        let mut places = vec![NONE; self.shards.len()];
+        self.map.iter().for_each(|place| {
+            if let Some(kept) = places.get_mut(usize::from(*place)) {
+                *kept = 0;
+            }
+        });
+        for (shard, place) in std::mem::take(&mut self.shards)
+            .into_iter()
+            .zip(&mut places)
+        {
+            match *place {
+                NONE => left.push(shard),
+                _ => {
+                    *place = kept.len() as u16;
+                    kept.push(shard);
+                }
+            }
+        }
+        for place in &mut self.map {
+            *place = places.get(usize::from(*place)).copied().unwrap_or(NONE);
+        }
+        self.shards = kept;
+        left
+    }
+
+    /// Whether a request may be sent to a server of which nothing was known.
+    fn has_room(&self, to: &Endpoint) -> bool {
+        self.shards.len() < 2 * PRIMARIES || self.shards.iter().any(|shard| shard.at == *to)
     }
 
     #[cfg(mutants)]
@@ -349,6 +386,9 @@ impl Routes {
             let shard = self.shard(&mut state, range.primary) as u16;
             state.map[usize::from(range.first)..=usize::from(range.last)].fill(shard);
         }
+        let left = state.forget();
+        drop(state);
+        left.iter().for_each(|shard| shard.link.close());
         self.mapped.store(true, Ordering::Relaxed);
     }
 
@@ -456,6 +496,7 @@ impl Router for Routes {
             }
             Redirect::TryAgain | Redirect::Down => None,
         };
+        let to = to.filter(|to| state.has_room(to));
         state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
         match (to, redirect) {
             (Some(_), _)

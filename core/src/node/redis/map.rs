@@ -7,7 +7,7 @@ use redis::Value as Resp;
 
 use crate::foreign;
 use crate::mutants::mutant;
-use crate::node::address::Endpoint;
+use crate::node::address::{Endpoint, shown};
 use crate::node::hash_slot::SLOTS;
 use crate::node::redis::replies::text;
 
@@ -24,8 +24,21 @@ pub(crate) struct Range {
 /// Replicas are left out: nothing is asked of them.
 pub(crate) fn read(answer: &Resp, asked: &Endpoint) -> Result<Vec<Range>, String> {
     let spans = spans(answer)?;
-    spans.iter().map(|span| one(span, asked)).collect()
+    let ranges: Vec<Range> = spans
+        .iter()
+        .map(|span| one(span, asked))
+        .collect::<Result<_, _>>()?;
+    let mut primaries: Vec<_> = ranges.iter().map(|range| shown(&range.primary)).collect();
+    primaries.sort_unstable();
+    primaries.dedup();
+    if mutant!("primaries-without-end", primaries.len() > PRIMARIES, false) {
+        return Err(none(&format!("it has more than {PRIMARIES} primaries")));
+    }
+    Ok(ranges)
 }
+
+/// How many primaries a cluster has at most: four times as many as are advised. Each costs memory.
+pub(crate) const PRIMARIES: usize = 4096;
 
 /// The hash slots of one range, and what stands behind them: its servers, the primary first.
 type Span<'a> = (RangeInclusive<u16>, &'a [Resp]);
@@ -183,6 +196,22 @@ mod tests {
             port,
             tls: true,
         }
+    }
+
+    #[test]
+    fn a_cluster_has_so_many_primaries() {
+        let map = |many: usize| {
+            let one = |n: usize| format!("*3\r\n:{n}\r\n:{n}\r\n*2\r\n$1\r\nh\r\n:{}\r\n", n + 1);
+            let all: String = (0..many).map(one).collect();
+            let map = parse_redis_value(format!("*{many}\r\n{all}").as_bytes()).unwrap();
+            read(&map, &tcp("a", 1))
+        };
+        assert_eq!(map(PRIMARIES).map(|ranges| ranges.len()), Ok(PRIMARIES));
+        assert!(
+            map(PRIMARIES + 1)
+                .unwrap_err()
+                .contains("more than 4096 primaries")
+        );
     }
 
     #[test]

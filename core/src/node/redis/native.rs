@@ -170,7 +170,7 @@ impl Reading {
             }
             (0, Resp::Array(parts)) => match replies::time(parts) {
                 Some(time) => self.trailer.time = time,
-                None => self.failed = Some(replies::unexpected()),
+                None => self.failed = Some(replies::no_time(parts)),
             },
             _ => self.failed = Some(replies::unexpected()),
         }

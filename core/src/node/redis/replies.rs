@@ -10,6 +10,7 @@ use redis::Value as Resp;
 use super::resp::number;
 use super::server_error::{Redirect, demoted, fault_of, redirect};
 use crate::foreign;
+use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
@@ -101,7 +102,12 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         _ => (None, more),
     };
     match reply {
-        Some(reply) => Outcome::Reply(reply, time(rest)),
+        Some(reply) => match time(rest) {
+            None if op != Op::Release && told(rest).is_some() => {
+                Outcome::Reply(Reply::Failed(no_time(rest)), None)
+            }
+            time => Outcome::Reply(reply, time),
+        },
         None => Outcome::Reply(Reply::Failed(unexpected()), None),
     }
 }
@@ -227,8 +233,28 @@ fn fence(value: &Resp) -> Option<u64> {
     }
 }
 
-/// `TIME` as the server gives it: seconds and µs.
+/// From which `TIME` on a server gives no vote, in µs: three months before [`LARGEST`], in the year
+/// 2255. Fences are counted from the clocks, and beyond it not every language tells them apart.
+const LATEST: u64 = (1 << 53) - (1 << 43);
+
+/// What is told of a server whose clock is beyond that.
+pub(crate) const LATE_CLOCK: &str = "its clock (TIME) is in the year 2255 or later, where fences are no \
+     numbers that all languages tell apart: set its clock";
+
+/// `TIME` as the server gives it: seconds and µs. None that is beyond [`LATEST`].
 pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
+    told(rest).filter(|time| mutant!("fences-beyond-numbers", *time < LATEST, true))
+}
+
+/// The fault of a reply without a [`time`].
+pub(crate) fn no_time(rest: &[Resp]) -> Fault {
+    match told(rest) {
+        Some(_) => Fault::new(FaultKind::Misconfigured, LATE_CLOCK, true),
+        None => unexpected(),
+    }
+}
+
+fn told(rest: &[Resp]) -> Option<u64> {
     match rest {
         [Resp::BulkString(seconds), Resp::BulkString(micros), ..] => number::<u64>(seconds)?
             .checked_mul(1_000_000)?
@@ -378,5 +404,36 @@ mod tests {
                 "{wire:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_clock_beyond_the_numbers_of_fences_gives_no_vote() {
+        let at = |micros: u64| {
+            let (seconds, rest) = (
+                (micros / 1_000_000).to_string(),
+                (micros % 1_000_000).to_string(),
+            );
+            format!(
+                "${}\r\n{seconds}\r\n${}\r\n{rest}\r\n",
+                seconds.len(),
+                rest.len()
+            )
+        };
+        let vote = |micros| format!("*4\r\n:1\r\n$1\r\n5\r\n{}", at(micros));
+        let refused = |micros| format!("*7\r\n:0\r\n:9\r\n$0\r\n\r\n:-1\r\n:0\r\n{}", at(micros));
+        for micros in [LATEST, 1 << 53, u64::MAX / 2] {
+            for wire in [vote(micros), refused(micros)] {
+                let (said, time) = reply(ACQUIRE, &wire);
+                let Reply::Failed(fault) = said else {
+                    panic!("{wire}: {said:?}");
+                };
+                assert_eq!((&*fault.text, time), (LATE_CLOCK, None));
+            }
+            assert!(matches!(reply(EXTEND, &vote(micros)).0, Reply::Failed(_)));
+        }
+        let now = 1_700_000_000_000_000;
+        assert_eq!(reply(ACQUIRE, &vote(now)), (granted(5), Some(now)));
+        let last = LATEST - 1;
+        assert_eq!(reply(ACQUIRE, &vote(last)), (granted(5), Some(last)));
     }
 }

@@ -106,11 +106,11 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let record = record.transpose()?;
     let time = time.map(|reply| permitted(&target.gate, "time", reply));
     let time = match time.transpose()? {
-        Some(Resp::Array(parts)) => replies::time(&parts),
-        _ => None,
+        Some(Resp::Array(parts)) => replies::time(&parts).ok_or_else(|| replies::no_time(&parts)),
+        _ => Err(replies::unexpected()),
     };
     let time = Told {
-        time: time.ok_or_else(replies::unexpected)?,
+        time: time?,
         asked,
         at,
     };

@@ -47,6 +47,8 @@ pub(crate) enum Stopped {
     Refused(Fault),
     /// Something else is not permitted, or not to be had.
     Lacks(Fault),
+    /// Its clock is beyond the last at which it may vote.
+    Clock(Fault),
     /// Its name leads to several servers.
     Several(Fault),
     /// It is no server that may vote.
@@ -186,7 +188,11 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     let record = asked("get", record)?;
     let record = Some(&record).filter(|r| **r != Resp::Nil).map(text);
     looked.record = Some(record.clone());
-    asked("time", time)?;
+    if let Resp::Array(parts) = asked("time", time)?
+        && replies::time(&parts).is_none()
+    {
+        return Err(refused_or_lacks(replies::no_time(&parts)));
+    }
     for _ in 0..ROUND_TRIPS {
         time_of(target, &mut wire, looked).await?;
     }
@@ -276,8 +282,9 @@ fn refused_or_lacks(fault: Fault) -> Stopped {
     if let Some(kind) = Stranger::of_sentence(&fault.text) {
         return strange(kind);
     }
-    match fault.text.starts_with("NOAUTH") {
-        true => Stopped::Refused(fault),
-        false => Stopped::Lacks(fault),
+    match &*fault.text {
+        text if text.starts_with("NOAUTH") => Stopped::Refused(fault),
+        text if text.contains(replies::LATE_CLOCK) => Stopped::Clock(fault),
+        _ => Stopped::Lacks(fault),
     }
 }

@@ -1,6 +1,7 @@
 //! The names of the locks of which a node has a key, for people who look.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use redis::Value as Resp;
 
@@ -9,6 +10,7 @@ use super::greet::{Greeted, greet};
 use super::prepare::permitted;
 use super::talk::{exchange_long, within};
 use super::target::{How, Target};
+use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::names::name_of;
@@ -21,6 +23,10 @@ const COUNT: usize = 1000;
 /// have to say where it is.
 const STEPS: u32 = 8;
 
+/// For how long a node is read: about a hundred million keys. One that tells of ever more is not
+/// read to the end.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// The names of locks in a namespace whose keys are like `pattern`, which is for the server to understand; at
 /// most this many and a few more. And whether those are all. Each step has its time: a server
 /// that hangs is a fault.
@@ -30,8 +36,10 @@ pub(crate) async fn scan(
     pattern: &[u8],
     most: usize,
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
+    let clock = &target.gate.clock;
+    let end = clock.now() + LONGEST;
     let shards = match &target.address.endpoint {
-        Endpoint::Cluster(_) => cluster::see(target).await?.0,
+        Endpoint::Cluster(_) => within(clock, LONGEST, cluster::see(target)).await?.0,
         _ => {
             let (gate, how) = (&target.gate, How::default());
             let most = gate.node_timeout * STEPS;
@@ -40,7 +48,7 @@ pub(crate) async fn scan(
     };
     let (mut names, mut all) = (BTreeSet::new(), true);
     for mut greeted in shards {
-        let (found, whole) = one(target, &mut greeted, namespace, pattern, most).await?;
+        let (found, whole) = one(target, &mut greeted, namespace, pattern, most, end).await?;
         names.extend(found);
         all &= whole;
     }
@@ -54,10 +62,11 @@ async fn one(
     namespace: &str,
     pattern: &[u8],
     most: usize,
+    end: Instant,
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
     let gate = &target.gate;
     let (mut names, mut cursor) = (BTreeSet::new(), "0".to_owned());
-    while names.len() <= most {
+    while names.len() <= most && gate.clock.now() < end {
         let mut scan = redis::cmd("SCAN");
         scan.arg(&cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(COUNT);

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 pub mod boundaries;
+pub mod liar;
 pub mod muted;
 pub mod part;
 pub mod queue;

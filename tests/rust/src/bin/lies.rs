@@ -1,0 +1,614 @@
+//! Servers that lie, and all calls of the library beside them: `lies [--seconds N] [--seed S]
+//! [--rounds N]` draws them for that long, `lies judges` shows that each judge can fail, and
+//! `lies serve [--seed S] [--before ADDRESS]` is one such server for other programs: it prints
+//! `port N`, and obeys lines with a mood (`honest`, `lies`, `floods` …; see the module `liar`)
+//! until its input ends.
+//!
+//! Each call has to end within its time; an error names a node where nodes are at fault, and
+//! shows what they said as text; nothing panics; memory and processor stay bounded; with one liar
+//! of three the healthy nodes go on at no less than 0.8 of their pace; and of a lease that is told
+//! as held a healthy node has the token.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Client, Error, ErrorKind, blocking, set_log_sink};
+use quorlock_tests::liar::{Draw, Liar, Mood, Word};
+use quorlock_tests::{Stage, monotonic, nap, resident_kib};
+
+/// What each call may take beyond what it is told to wait.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// The same of those that read whole servers.
+const READING: Duration = Duration::from_secs(40);
+const WAIT: Duration = Duration::from_millis(300);
+/// How much of their pace the healthy nodes keep.
+const PACE: f64 = 0.8;
+/// How much memory all rounds may take, in KiB.
+const MEMORY: u64 = 300 * 1024;
+/// How much of a processor a client that is flooded may take while it does nothing.
+const IDLE: f64 = 0.5;
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// What has failed, with how often.
+#[derive(Default)]
+struct Judge {
+    failed: BTreeMap<String, usize>,
+    calls: usize,
+    ends: BTreeMap<String, usize>,
+}
+
+impl Judge {
+    fn fail(&mut self, what: impl Into<String>) {
+        *self.failed.entry(what.into()).or_default() += 1;
+    }
+
+    /// Whether a text is shown as text.
+    fn text(&mut self, what: &str, said: &str) {
+        let odd = said
+            .chars()
+            .find(|c| c.is_control() || "\u{202e}\u{2028}\u{feff}".contains(*c));
+        if let Some(odd) = odd {
+            self.fail(format!("{what}: a text with {odd:?}"));
+        }
+        if said.chars().count() > 2_500 {
+            self.fail(format!(
+                "{what}: a text of {} characters",
+                said.chars().count()
+            ));
+        }
+    }
+
+    fn error(&mut self, what: &str, error: &Error) {
+        self.text(what, error.message());
+        for node in error.nodes() {
+            self.text(what, node.message());
+        }
+        let names = matches!(
+            error.kind(),
+            ErrorKind::QuorumUnavailable | ErrorKind::Misconfigured
+        );
+        if names && error.nodes().is_empty() && !error.message().contains("127.0.0.1:") {
+            self.fail(format!("{what}: it names no node: {error}"));
+        }
+        if error.kind() == ErrorKind::Internal {
+            self.fail(format!("{what}: {error}"));
+        }
+    }
+
+    /// Runs a call, which has to end within that time.
+    fn call<T: Send + 'static>(
+        &mut self,
+        what: &str,
+        most: Duration,
+        call: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Option<T> {
+        self.calls += 1;
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let _ = done.send(call());
+        });
+        let kind = match ended.recv_timeout(most) {
+            Ok(Ok(value)) => {
+                *self.ends.entry(format!("{what} ok")).or_default() += 1;
+                return Some(value);
+            }
+            Ok(Err(error)) => {
+                self.error(what, &error);
+                error.kind().name()
+            }
+            Err(_) => {
+                self.fail(format!("{what}: it does not end within {most:?}"));
+                "hangs"
+            }
+        };
+        *self.ends.entry(format!("{what} {kind}")).or_default() += 1;
+        None
+    }
+
+    fn tell(&self, seed: u64) -> ExitCode {
+        for (what, times) in &self.failed {
+            println!("FAIL {what} ({times} times)");
+        }
+        let failed = self.failed.len();
+        println!("seed {seed}: {} calls", self.calls);
+        println!(
+            "{} passed, {failed} failed",
+            self.calls.saturating_sub(failed)
+        );
+        ExitCode::from(u8::from(failed > 0))
+    }
+}
+
+/// A liar in a process of its own, so that what it takes is its own.
+struct Server {
+    child: Child,
+    input: ChildStdin,
+    address: String,
+}
+
+impl Server {
+    fn new(seed: u64, before: Option<&str>) -> Server {
+        let mut command = Command::new(std::env::current_exe().expect("it has a name"));
+        command.args(["serve", "--seed", &seed.to_string()]);
+        command.args(before.iter().flat_map(|before| ["--before", before]));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        output.read_line(&mut line).expect("it tells its port");
+        let port = line
+            .trim()
+            .strip_prefix("port ")
+            .expect("its port")
+            .to_owned();
+        Server {
+            input: child.stdin.take().expect("piped"),
+            child,
+            address: format!("127.0.0.1:{port}"),
+        }
+    }
+
+    fn is(&mut self, mood: &str) {
+        let _ = writeln!(self.input, "{mood}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn client(nodes: Vec<String>, namespace: &str) -> Result<Client, Error> {
+    Client::builder()
+        .nodes(nodes)
+        .namespace(namespace)
+        .set_name("lies")
+        .ttl(Duration::from_secs(2))
+        .max_ttl(Duration::from_secs(3))
+        .node_timeout(Duration::from_millis(100))
+        .build()
+}
+
+/// What a real server answers to one command.
+fn ask(address: &str, words: &[&[u8]]) -> Option<Word> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let command = words.iter().map(|word| Word::Bulk(word.to_vec()));
+    let mut bytes = Vec::new();
+    Word::Row(b'*', command.collect()).write(&mut bytes);
+    stream.write_all(&bytes).ok()?;
+    Word::read(&mut BufReader::new(&mut stream)).ok()
+}
+
+/// Whether a healthy node has the lock's token, which is told as held.
+fn is_had(honest: &[String], key: &[u8], token: &str) -> bool {
+    honest
+        .iter()
+        .any(|address| match ask(address, &[b"GET", key]) {
+            Some(Word::Bulk(value)) => String::from_utf8_lossy(&value).contains(token),
+            _ => false,
+        })
+}
+
+/// All calls, beside a liar; `honest` are the healthy nodes of the set.
+fn calls(judge: &mut Judge, draw: &mut Draw, client: &Client, namespace: &str, honest: &[String]) {
+    let name = format!("l{}", draw.below(4));
+    let lock = client.lock(name.as_str()).wait(WAIT);
+    let most = WAIT + PATIENCE;
+    match draw.below(13) {
+        0..=3 => {
+            let asked = lock.clone();
+            let acquired = judge.call("acquire", most, move || blocking::wait(asked.acquire()));
+            let Some(lease) = acquired else { return };
+            if honest.len() > 1 && lease.is_held() {
+                let key = format!("{namespace}{{{name}}}");
+                let had = is_had(honest, key.as_bytes(), lease.token());
+                if !had && lease.is_held() {
+                    judge.fail("a lease that no healthy node has is told as held");
+                }
+            }
+            let lease = std::sync::Arc::new(lease);
+            for what in ["extend", "ensure", "release"] {
+                let lease = lease.clone();
+                judge.call(what, most, move || {
+                    blocking::wait(async {
+                        match what {
+                            "extend" => lease.extend(None).await,
+                            "ensure" => lease.ensure(Duration::from_millis(500)).await,
+                            _ => lease.release().await.map(drop),
+                        }
+                    })
+                });
+            }
+        }
+        4 => {
+            let share = lock.shared(true);
+            if let Some(lease) = judge.call("share", most, move || blocking::wait(share.acquire()))
+            {
+                judge.call("release", most, move || blocking::wait(lease.release()));
+            }
+        }
+        5 => {
+            let slots = client.semaphore(format!("s{name}"), 3).wait(WAIT);
+            if let Some(lease) = judge.call("slot", most, move || blocking::wait(slots.acquire())) {
+                judge.call("release", most, move || blocking::wait(lease.release()));
+            }
+        }
+        6 => {
+            let found = judge.call("inspect", most, move || blocking::wait(lock.inspect()));
+            if let Some(found) = found {
+                judge.text("inspect", &found.to_string());
+                for node in found.nodes() {
+                    judge.text("inspect", node.label().unwrap_or_default());
+                    judge.text("inspect", node.error().unwrap_or_default());
+                }
+            }
+        }
+        7 => {
+            let client = client.clone();
+            let probe = judge.call("probe", most, move || blocking::wait(client.probe()));
+            for (node, finding) in probe.iter().flat_map(|probe| probe.all()) {
+                judge.text("probe", &finding.to_string());
+                let version = node.and_then(|node| node.version.as_deref());
+                judge.text("probe", version.unwrap_or_default());
+            }
+        }
+        8 => {
+            let client = client.clone();
+            let listing = judge.call("list", READING, move || {
+                blocking::wait(client.list(None, 100))
+            });
+            for node in listing.iter().flat_map(|listing| &listing.unread) {
+                judge.text("list", node.message());
+            }
+        }
+        9 => {
+            let client = client.clone();
+            judge.call("force", READING, move || {
+                blocking::wait(client.force_release(name, None))
+            });
+        }
+        10 => {
+            let (from, to) = (client.clone(), client.clone());
+            let text = judge.call("export", most, move || {
+                blocking::wait(async {
+                    let lease = from.lock("e").wait(WAIT).acquire().await?;
+                    lease.export().await
+                })
+            });
+            if let Some(text) = text {
+                judge.call("adopt", most, move || {
+                    blocking::wait(to.adopt(&text)).map(drop)
+                });
+            }
+        }
+        11 => {
+            let client = client.clone();
+            judge.call("several", most, move || {
+                let locks = client.lock_all(["a", "b"]);
+                blocking::wait(locks.wait(WAIT).acquire()).map(drop)
+            });
+        }
+        _ => {
+            let client = client.clone();
+            judge.call("init", most, move || {
+                blocking::wait(client.init_set()).map(drop)
+            });
+        }
+    }
+}
+
+/// One set, one liar, and calls for a while.
+fn round(judge: &mut Judge, seed: u64, stage: &Stage, number: usize) {
+    let mut draw = Draw::new(seed);
+    let honest: Vec<String> = stage
+        .nodes
+        .iter()
+        .map(|node| node.replace("redis://", ""))
+        .collect();
+    let moods = [
+        "lies", "lies", "lies", "always", "twice", "late", "endless", "silent", "floods",
+    ];
+    let mood = *draw.one(&moods);
+    let namespace = format!("r{number}:");
+    let alone = draw.below(4) == 0;
+    let mut server = match alone {
+        true => Server::new(draw.any(), None),
+        false => Server::new(draw.any(), Some(&honest[2])),
+    };
+    let address = server.address.clone();
+    let (nodes, kept) = match (alone, draw.below(4)) {
+        (true, 0) => (vec![format!("redis+cluster://{address}")], &[][..]),
+        (true, 1) => (vec![format!("redis+sentinel://{address}/m")], &[][..]),
+        (true, 2) => (vec![format!("redis://{address}")], &[][..]),
+        _ => {
+            let mut nodes: Vec<_> = honest[..2]
+                .iter()
+                .map(|node| format!("redis://{node}"))
+                .collect();
+            nodes.insert(draw.below(3), format!("redis://{address}"));
+            (nodes, &honest[..2])
+        }
+    };
+    // Before or behind the first words.
+    let later = draw.below(2) == 0;
+    if !later {
+        server.is(mood);
+    }
+    let client = match client(nodes, &namespace) {
+        Ok(client) => client,
+        Err(error) => return judge.error("build", &error),
+    };
+    for turn in 0..8 {
+        if later && turn == 2 {
+            server.is(mood);
+        }
+        calls(judge, &mut draw, &client, &namespace, kept);
+    }
+    let close = client.clone();
+    judge.call("close", PATIENCE, move || {
+        blocking::wait(close.close());
+        Ok(())
+    });
+}
+
+/// The pace of the healthy nodes beside a liar in that mood, as a part of that beside an honest one;
+/// `slow` makes it worse.
+fn pace(stage: &Stage, seed: u64, mood: &str, slow: Duration) -> Result<f64, Error> {
+    let honest: Vec<String> = stage
+        .nodes
+        .iter()
+        .map(|node| node.replace("redis://", ""))
+        .collect();
+    let mut server = Server::new(seed, Some(&honest[2]));
+    let mut nodes = stage.nodes[..2].to_vec();
+    nodes.push(format!("redis://{}", server.address));
+    let client = client(nodes, &format!("pace{mood}:"))?;
+    let cycles = |long: Duration, slow: Duration| -> Result<f64, Error> {
+        let (begun, mut count) = (monotonic(), 0);
+        while monotonic() - begun < long.as_nanos() as u64 {
+            let lease = blocking::wait(client.lock("p").acquire())?;
+            blocking::wait(lease.release())?;
+            nap(slow);
+            count += 1;
+        }
+        Ok(f64::from(count) / ((monotonic() - begun) as f64))
+    };
+    cycles(Duration::from_millis(200), Duration::ZERO)?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        server.is("honest");
+        nap(Duration::from_millis(50));
+        without.push(cycles(Duration::from_millis(250), Duration::ZERO)?);
+        server.is(mood);
+        nap(Duration::from_millis(50));
+        with.push(cycles(Duration::from_millis(250), slow)?);
+    }
+    // What else runs on the machine takes from the one and the other.
+    with.sort_by(f64::total_cmp);
+    without.sort_by(f64::total_cmp);
+    Ok(with[2] / without[2])
+}
+
+/// How much of a processor a client takes that does nothing, while a node floods it.
+fn idle(stage: &Stage, seed: u64) -> Result<f64, Error> {
+    let honest = stage.nodes[2].replace("redis://", "");
+    let mut server = Server::new(seed, Some(&honest));
+    let mut nodes = stage.nodes[..2].to_vec();
+    nodes.push(format!("redis://{}", server.address));
+    let client = client(nodes, "idle:")?;
+    let _lease = blocking::wait(client.lock("i").acquire())?;
+    server.is("floods");
+    nap(Duration::from_millis(100));
+    let (begun, before) = (monotonic(), used());
+    nap(Duration::from_secs(1));
+    Ok((used() - before) as f64 / (monotonic() - begun) as f64)
+}
+
+/// The processor time of this process, in ns.
+fn used() -> u64 {
+    // SAFETY: all zeros is a valid value, which is written to.
+    unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}
+
+fn paces(judge: &mut Judge, stage: &Stage, seed: u64) {
+    for mood in ["floods", "lies", "always", "twice", "late", "silent"] {
+        match pace(stage, seed, mood, Duration::ZERO) {
+            Ok(ratio) => {
+                println!("pace beside one that {mood}: {ratio:.2}");
+                judge.calls += 1;
+                judge_pace(judge, mood, ratio);
+            }
+            Err(error) => judge.fail(format!("pace beside one that {mood}: {error}")),
+        }
+    }
+    match idle(stage, seed) {
+        Ok(part) => {
+            println!("of a processor, flooded and idle: {part:.2}");
+            judge_idle(judge, part);
+        }
+        Err(error) => judge.fail(format!("idle: {error}")),
+    }
+}
+
+fn judge_pace(judge: &mut Judge, mood: &str, ratio: f64) {
+    if ratio < PACE {
+        judge.fail(format!(
+            "the healthy nodes are at {ratio:.2} of their pace beside one that {mood}"
+        ));
+    }
+}
+
+fn judge_idle(judge: &mut Judge, part: f64) {
+    if part > IDLE {
+        judge.fail(format!("a flooded client takes {part:.2} of a processor"));
+    }
+}
+
+fn judge_memory(judge: &mut Judge, before: u64, now: u64) {
+    if now > before + MEMORY {
+        judge.fail(format!("memory: {now} KiB, {before} before"));
+    }
+}
+
+fn judge_panics(judge: &mut Judge) {
+    let panics = PANICS.swap(0, Ordering::Relaxed);
+    if panics > 0 {
+        judge.fail(format!("{panics} panics"));
+    }
+}
+
+/// Counts panics, wherever they are caught, and looks at each line of the log.
+fn listen(odd: &'static AtomicUsize) {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        told(info);
+    }));
+    set_log_sink(move |_, line| {
+        if line.message().chars().any(char::is_control) || line.message().chars().count() > 2_500 {
+            odd.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Each judge sees what it is for.
+fn judges(stage: &Stage) -> ExitCode {
+    let mut seen = 0;
+    let mut check = |what: &str, spoil: &mut dyn FnMut(&mut Judge)| {
+        let mut judge = Judge::default();
+        spoil(&mut judge);
+        seen += usize::from(!judge.failed.is_empty());
+        println!(
+            "{} {what}",
+            if judge.failed.is_empty() {
+                "FAIL"
+            } else {
+                "ok  "
+            }
+        );
+    };
+    check("a call that does not end", &mut |judge| {
+        judge.call("x", Duration::from_millis(10), || {
+            nap(Duration::from_millis(500));
+            Ok(())
+        });
+    });
+    check("a text that ends a line", &mut |judge| {
+        judge.text("x", "a\nb")
+    });
+    check("a text without end", &mut |judge| {
+        judge.text("x", &"x".repeat(3_000))
+    });
+    check("an error that names no node", &mut |judge| {
+        let error = Error::from_binding(ErrorKind::QuorumUnavailable, "no");
+        judge.error("x", &error);
+    });
+    check("a bug", &mut |judge| {
+        judge.error("x", &Error::from_binding(ErrorKind::Internal, "no"));
+    });
+    check("a panic", &mut |judge| {
+        let _ = thread::spawn(|| panic!("for the judge")).join();
+        judge_panics(judge);
+    });
+    check("a lease that nobody has", &mut |judge| {
+        let honest: Vec<_> = stage
+            .nodes
+            .iter()
+            .map(|node| node.replace("redis://", ""))
+            .collect();
+        if !is_had(&honest, b"nothing", "token") {
+            judge.fail("it is seen");
+        }
+    });
+    check("healthy nodes that are slow", &mut |judge| {
+        let ratio = pace(stage, 1, "honest", Duration::from_millis(2)).unwrap_or(0.0);
+        judge_pace(judge, "honest", ratio);
+    });
+    check("a busy client", &mut |judge| {
+        let (begun, before) = (monotonic(), used());
+        while monotonic() - begun < 300_000_000 {
+            std::hint::spin_loop();
+        }
+        judge_idle(judge, (used() - before) as f64 / 300_000_000.0);
+    });
+    check("memory", &mut |judge| judge_memory(judge, 1, MEMORY + 2));
+    println!("{seen} passed, {} failed", 10 - seen);
+    ExitCode::from(u8::from(seen != 10))
+}
+
+fn serve(seed: u64, before: Option<&str>) -> ExitCode {
+    let liar = Liar::new(seed, before);
+    println!("port {}", liar.port);
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        match Mood::ALL.iter().find(|(word, _)| *word == line.trim()) {
+            Some((_, mood)) => liar.is(*mood),
+            None => eprintln!("no such mood: {line}"),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn main() -> ExitCode {
+    static ODD: AtomicUsize = AtomicUsize::new(0);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1).cloned()
+    };
+    let number = |name: &str| value(name).and_then(|value| value.parse::<u64>().ok());
+    let seed = number("--seed").unwrap_or_else(|| monotonic() % 1_000_000);
+    if words.first().is_some_and(|word| word == "serve") {
+        return serve(seed, value("--before").as_deref());
+    }
+    listen(&ODD);
+    let stage = Stage::new(3);
+    if words.first().is_some_and(|word| word == "judges") {
+        return judges(&stage);
+    }
+    println!("seed {seed}");
+    let (mut judge, begun) = (Judge::default(), monotonic());
+    let seconds = number("--seconds").unwrap_or(60);
+    let rounds = number("--rounds").unwrap_or(u64::MAX);
+    paces(&mut judge, &stage, seed);
+    let before = resident_kib();
+    let mut number = 0;
+    while number < rounds && monotonic() - begun < seconds * 1_000_000_000 {
+        let failed = judge.failed.len();
+        round(&mut judge, seed + number, &stage, number as usize);
+        if judge.failed.len() > failed {
+            println!(
+                "round of seed {}: {} rounds before it",
+                seed + number,
+                number
+            );
+        }
+        number += 1;
+    }
+    judge_panics(&mut judge);
+    judge_memory(&mut judge, before, resident_kib());
+    let odd = ODD.load(Ordering::Relaxed);
+    if odd > 0 {
+        judge.fail(format!("{odd} lines of the log with what is no text"));
+    }
+    for (what, times) in &judge.ends {
+        println!("{times:>6} {what}");
+    }
+    println!("{number} rounds; {} KiB, {before} before", resident_kib());
+    judge.tell(seed)
+}

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
@@ -53,6 +54,8 @@ const LARGEST: u64 = (1 << 53) - 1;
 const MORE_LOOKS: usize = 1_000;
 /// As many readers are believed to be there as a node says, up to this.
 const MOST_READERS: usize = 1_000_000;
+/// For how long readers are taken away at most: a node may tell of ever more.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// See [`Client::force_release`](crate::Client::force_release).
 pub(crate) async fn force_release(
@@ -91,7 +94,7 @@ async fn free(
     if let Some(fence) = fence.filter(|_| !values.is_empty()) {
         check(&found, fence)?;
     }
-    let mut freed = 0;
+    let (mut freed, end) = (0, set.clock.now() + LONGEST);
     let readers = said.iter().flatten().map(|seen| seen.readers as usize);
     let readers = readers.sum::<usize>().min(MOST_READERS);
     let mut looks = MORE_LOOKS + readers;
@@ -126,7 +129,7 @@ async fn free(
         if mutant!("forced-out-up-to-a-number", told, true) {
             return Ok(Forced { found, freed });
         }
-        if looks == 0 {
+        if looks == 0 || set.clock.now() >= end {
             return Err(still_shared(&said, &found, freed));
         }
         looks -= 1;

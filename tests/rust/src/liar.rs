@@ -33,11 +33,13 @@ pub enum Mood {
     Endless,
     /// It answers nothing.
     Silent,
+    /// Each reply is of 2 MiB.
+    Long,
 }
 
 impl Mood {
     /// All of them, by the words that they are called by.
-    pub const ALL: [(&'static str, Mood); 8] = [
+    pub const ALL: [(&'static str, Mood); 9] = [
         ("honest", Mood::Honest),
         ("lies", Mood::Lies),
         ("always", Mood::Always),
@@ -46,6 +48,7 @@ impl Mood {
         ("late", Mood::Late),
         ("endless", Mood::Endless),
         ("silent", Mood::Silent),
+        ("long", Mood::Long),
     ];
 }
 
@@ -565,6 +568,7 @@ impl Liar {
             Mood::Late => (vec![late(word)], Then::GoOn),
             Mood::Endless => (vec![endless(word)], Then::GoOn),
             Mood::Silent => (Vec::new(), Then::GoOn),
+            Mood::Long => (vec![Bulk(vec![b'x'; 2 << 20])], Then::GoOn),
         };
         if talk.hushed {
             return Ok(true);

@@ -30,8 +30,8 @@ const READING: Duration = Duration::from_secs(40);
 const FOUNDED: &str = "founded:";
 const WAIT: Duration = Duration::from_millis(300);
 /// How often the one and the other is measured, and how often at most: a busy machine hides what they can.
-const TURNS: usize = 4;
-const MOST_TURNS: usize = 20;
+const TURNS: usize = 5;
+const MOST_TURNS: usize = 25;
 /// How much of their pace the healthy nodes keep.
 const PACE: f64 = 0.8;
 /// How much memory all rounds may take, in KiB.
@@ -397,21 +397,20 @@ fn pace(stage: &Stage, seed: u64, mood: &str, slow: Duration) -> Result<f64, Err
         Ok(f64::from(count) / ((monotonic() - begun) as f64))
     };
     // That a node has gone silent is found out by its first request. What else runs on the machine
-    // takes from the one and the other, so the best of each counts.
+    // takes from the one and the other, so each is compared with the one right before.
     let (warm, long) = (Duration::from_millis(150), Duration::from_millis(200));
-    let mut best = [0.0f64; 2];
-    for turn in 0..2 * MOST_TURNS {
-        if turn >= 2 * TURNS && turn % 2 == 0 && best[1] >= PACE * best[0] {
-            break;
-        }
-        let honest = turn % 2 == 0;
-        server.is(if honest { "honest" } else { mood });
+    let (mut ratios, mut middle) = (Vec::new(), 0.0);
+    while ratios.len() < MOST_TURNS && (ratios.len() < TURNS || middle < PACE) {
+        server.is("honest");
         cycles(warm, Duration::ZERO)?;
-        let slow = if honest { Duration::ZERO } else { slow };
-        best[turn % 2] = best[turn % 2].max(cycles(long, slow)?);
+        let without = cycles(long, Duration::ZERO)?;
+        server.is(mood);
+        cycles(warm, Duration::ZERO)?;
+        ratios.push(cycles(long, slow)? / without);
+        ratios.sort_by(f64::total_cmp);
+        middle = ratios[ratios.len() / 2];
     }
-    let [without, with] = best;
-    Ok(with / without)
+    Ok(middle)
 }
 
 /// How much of a processor a client takes that does nothing, while a node floods it.

@@ -116,11 +116,13 @@ mod tests {
     fn every_place_shows_text_from_outside_as_text() {
         use crate::error::{Error, ErrorKind, NodeError};
         use crate::event::event;
+        use crate::export::Exported;
         use crate::node::address::Endpoint;
         use crate::node::admission::record::Record;
         use crate::node::admission::{Expected, Info, Server};
         use crate::node::redis::{map, replies, server_error};
-        use crate::node::{Fault, FaultKind, Op};
+        use crate::node::{Fault, FaultKind, Op, Value};
+        use crate::{Client, blocking};
         use redis::{Value as Resp, parse_redis_value};
         use std::time::Duration;
 
@@ -195,6 +197,24 @@ mod tests {
             "a reply",
             format!("{:?}", replies::outcome(op, &parsed(refused))),
         ));
+        for set_name in [wicked, &long] {
+            let text = Exported {
+                set_name: set_name.into(),
+                nodes: 3,
+                queue: set_name.into(),
+                name: set_name.into(),
+                raw: false,
+                slot: None,
+                value: Value([&[b'a'; 40], &b"."[..]].concat().into()),
+                ttl: Duration::from_secs(1),
+                renew: false,
+                fence: 0,
+                max_hold: None,
+            };
+            let client = Client::new(["memory://foreign"]).unwrap();
+            let error = blocking::wait(client.adopt(&text.to_text())).unwrap_err();
+            shown.push(("an exported text", error.to_string()));
+        }
         let fault = Fault::new(FaultKind::NotReady, &*long, true);
         shown.push(("a fault", fault.text.to_string()));
         shown.push(("a fault", fault.told_as(&*long).text.to_string()));

@@ -88,7 +88,9 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The label of its client; `None` where it has none, or is a client of another library.
+    /// The label of its client; `None` where it has none, or is a client of another library. Anybody
+    /// may have put it there: of one that is longer the first 200 characters, and what is not visible
+    /// escaped.
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }

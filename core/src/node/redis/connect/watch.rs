@@ -157,6 +157,8 @@ mod tests {
             "mm 10.0.0.1 7000 10.0.0.2 7001",
             "m 10.0.0.1 7000",
             "m a 1 b x",
+            "m 10.0.0.1 7000 \u{202e}h 7001",
+            "m 10.0.0.1 7000 \x1b[2J 7001",
             "",
         ] {
             assert_eq!(message("message", other), None, "{other}");

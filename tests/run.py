@@ -157,6 +157,11 @@ GATE = [
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250),
     Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
     Step("model-refused", ["target/release/quorlock-model", "refused"], floor=20),
+    # Who has not the holder's token changes nothing of the holder's; nor does a text that nobody exported. One that has it is seen.
+    Step("model-strangers", ["target/release/quorlock-model", "strangers"], floor=11),
+    Step("model-exported", ["target/release/quorlock-model", "exported"]),
+    Step("model-exported-seen", ["target/release/quorlock-model", "exported", "--random", "400", "--mutated", "400", "--bearer"],
+         must_say=r"[1-9]\d* changes of what they had no token of"),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=6),
     # Servers that lie, and all calls beside them; for longer by hand: `--seconds 1800`.
     Step("lies", ["target/release/lies", "--seconds", "32"], floor=50),

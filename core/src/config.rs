@@ -413,12 +413,10 @@ impl LockOptions {
     /// Whether the label can be told apart from the token, and shown in one line.
     fn check_label(&self) -> Result<(), Error> {
         match self.label.as_deref().map(String::as_str) {
-            Some(label) if label.len() > 256 || label.chars().any(char::is_control) => {
-                Err(Error::invalid(format!(
-                    "label is {}: give at most 256 bytes without control characters",
-                    crate::error::word(label)
-                )))
-            }
+            Some(label) if !is_label(label) => Err(Error::invalid(format!(
+                "label is {}: give at most 256 bytes without control characters",
+                crate::error::word(label)
+            ))),
             _ => Ok(()),
         }
     }
@@ -711,6 +709,11 @@ fn fraction(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
     Err(Error::invalid(format!(
         "{what} is {value}: give a fraction from {low} to {high}"
     )))
+}
+
+/// Whether a value may have this label: it can be shown in one line.
+pub(crate) fn is_label(label: &str) -> bool {
+    label.len() <= 256 && !label.chars().any(char::is_control)
 }
 
 /// The label of this process, `host:pid`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 
+use crate::config::is_label;
 use crate::error::Error;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
@@ -120,27 +121,38 @@ impl Exported {
             *place = number(&mut bytes)?;
         }
         let [nodes, raw, slot, ttl, renew, fence, max_hold] = numbers;
+        let yes = |number: u64| (number <= 1).then_some(number == 1);
         let [set_name, queue, name, value]: [Vec<u8>; 4] = texts.try_into().ok()?;
         let some = |number: u64| (number != NONE).then_some(number);
         bytes.is_empty().then_some(())?;
         // The checksum is no signature: a text may say anything. Only a value that is ours names a
         // lease; any other would be that of another library, or a text that a node makes itself.
         let value = Value(value.into());
-        mutant!("adopts-what-is-no-lease", value.is_ours(), true).then_some(())?;
+        mutant!("adopts-what-is-no-lease", is_whole(&value), true).then_some(())?;
+        let (raw, slot) = (yes(raw)?, some(slot).map(u32::try_from).transpose().ok()?);
+        // A semaphore has no raw name.
+        mutant!("slot-of-a-raw-name", !raw || slot.is_none(), true).then_some(())?;
         Some(Exported {
             set_name: String::from_utf8(set_name).ok()?,
             nodes,
             queue,
             name,
-            raw: raw != 0,
-            slot: some(slot).map(u32::try_from).transpose().ok()?,
+            raw,
+            slot,
             value,
             ttl: Duration::from_millis(ttl),
-            renew: renew != 0,
+            renew: yes(renew)?,
             fence,
             max_hold: some(max_hold).map(Duration::from_millis),
         })
     }
+}
+
+/// Whether a client of ours can have made the value, to the letter: a token, a dot, and a label that
+/// an option may have.
+fn is_whole(value: &Value) -> bool {
+    let label = value.label().map(str::from_utf8);
+    label.is_some_and(|label| label.is_ok_and(is_label))
 }
 
 #[cfg(test)]
@@ -210,6 +222,11 @@ mod tests {
             &token,
             &token.to_uppercase(),
             &format!("{token}:me"),
+            &format!("{token}.a\nb"),
+            &format!(
+                "{token}.{token}{token}{token}{token}{token}{token}{}",
+                "a".repeat(17)
+            ),
         ] {
             for raw in [false, true] {
                 let lease = Exported {
@@ -225,6 +242,16 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_of_a_raw_name_is_refused() {
+        let raw = |slot| Exported {
+            raw: true,
+            ..exported(b"o", slot, None)
+        };
+        assert!(Exported::parse(&raw(None).to_text()).is_ok());
+        assert!(Exported::parse(&raw(Some(0)).to_text()).is_err());
+    }
+
+    #[test]
     fn a_text_with_numbers_that_no_lease_has_is_refused() {
         let client = Client::new(["memory://exported-odd"]).unwrap();
         let odd = [
@@ -232,6 +259,12 @@ mod tests {
                 slot: Some(u32::MAX),
                 nodes: 1,
                 ..exported(b"orders", None, None)
+            },
+            Exported {
+                slot: Some(0),
+                raw: true,
+                nodes: 1,
+                ..exported(b"o", None, None)
             },
             Exported {
                 ttl: Duration::from_millis(u64::MAX),

@@ -99,7 +99,7 @@ async fn free(
     let readers = readers.sum::<usize>().min(MOST_READERS);
     let mut looks = MORE_LOOKS + readers;
     loop {
-        // A lock of another type than a string.
+        // A lock of another type than a string, or another lock's readers.
         if values.iter().any(|value| value.0.is_empty()) {
             return Err(no_string(&said, &found, name));
         }
@@ -206,10 +206,11 @@ fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
             && seen.value.as_ref().is_some_and(|value| value.0.is_empty()))
     });
     let nodes = found.nodes().iter().zip(odd).filter(|(_, odd)| *odd);
-    let nodes = nodes.map(|(view, _)| NodeError::new(view.node().into(), "no string".into()));
+    let nodes = nodes.map(|(view, _)| NodeError::new(view.node().into(), "not this lock's".into()));
     let message = format!(
-        "the key of the lock {} is of another type than a string, so nothing was taken away: it is a \
-         lock of Redisson's, whose forceUnlock does that, or data; use another name",
+        "the key of the lock {} is no lock of this name's, so nothing was taken away: it is one of \
+         Redisson's, whose forceUnlock does that, or one of another namespace that readers have, or \
+         data; use another name",
         shown(name)
     );
     Error::with_nodes(ErrorKind::Misconfigured, message, nodes.collect()).about(name, None)

@@ -150,11 +150,12 @@ impl Keys {
     pub fn of_slot(&self, slot: u32) -> Keys {
         let numbered = |key: &[u8], at: usize| {
             let number = slot.to_string();
-            [&key[..at], number.as_bytes(), &key[at..]].concat()
+            let (before, behind) = key.split_at(at.min(key.len()));
+            [before, number.as_bytes(), behind].concat()
         };
         let mark = self.companions.mark().unwrap_or(self.lock.len());
         let counter = self.companions.counter();
-        let counter = numbered(counter, (mark + 1).min(counter.len()));
+        let counter = numbered(counter, mark + 1);
         Keys {
             lock: numbered(&self.lock, mark).into(),
             companions: Companions::of(self.companions.queue(), &counter),

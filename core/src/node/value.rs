@@ -30,6 +30,12 @@ impl Value {
         )
     }
 
+    /// Whether it proves that its bearer has the lease of `held`: it has the token. The same text
+    /// proves nothing where it is none of ours, for anybody may guess or read that.
+    pub fn proves(&self, held: &Value) -> bool {
+        mutant!("any-text-is-a-proof", self.is_ours(), true) && self.is_of_one_lease_with(held)
+    }
+
     /// The same lease's with this label.
     pub fn labelled(&self, label: &str) -> Value {
         Value([self.identity(), label.as_bytes()].concat().into())
@@ -75,16 +81,19 @@ mod tests {
         assert!(ours.is_of_one_lease_with(&ours.labelled("")));
         assert_eq!(ours.labelled("c"), value(&format!("{token}.c")));
         let other = token.replace('0', "1");
+        assert!(ours.proves(&ours.labelled("")));
         for stranger in [
             &token,
             &other,
             &format!("{other}.a.b"),
             &format!("{token}a.b"),
         ] {
-            assert!(!ours.is_of_one_lease_with(&value(stranger)), "{stranger}");
+            let stranger = value(stranger);
+            assert!(!ours.is_of_one_lease_with(&stranger) && !ours.proves(&stranger));
         }
         let (one, two) = (value("abc.d"), value("abc.e"));
         assert!(one.is_of_one_lease_with(&one) && !one.is_of_one_lease_with(&two));
+        assert!(!one.proves(&one));
     }
 
     #[test]

@@ -175,7 +175,6 @@ pub const ALL: &[Change] = &[
     change("extend", "call('PTTL', K[1]) < rest then", "true then"),
     change("extend", "call('PTTL', K[1]) < rest then", "not form then"),
     change("extend", "own and 1 or 2", "1"),
-    change("release", "A[1] ~= '' and value", "value"),
     change(
         "release",
         "(form == '=' or form == '-') and lease(whose) == mine",
@@ -689,8 +688,8 @@ pub const ALL: &[Change] = &[
         "'ZSCORE', K[4], mine",
         "'ZSCORE', K[4], A[1]",
     ),
-    change("adopt", "lease(holder) ~= lease(A[4])", "holder ~= A[4]"),
-    change("adopt", "lease(holder) ~= mine", "holder ~= A[1]"),
+    change("adopt", "theirs ~= banned", "holder ~= A[4]"),
+    change("adopt", "theirs ~= mine", "holder ~= A[1]"),
     change("adopt", "K[2], lease(A[4])", "K[2], A[4]"),
     change("release", "'^[0-9a-f]+%.'", "'^.+%.'"),
     // A vote that is taken over.
@@ -698,8 +697,8 @@ pub const ALL: &[Change] = &[
     change("adopt", "m[2] ~= A[5]", "m[2] and m[2] ~= A[5]"),
     change("adopt", " or not form and value", ""),
     change("adopt", "'=' and stands and whose", "'=' and whose"),
-    change("adopt", "lease(holder) ~= lease(A[4]) and ", ""),
-    change("adopt", " and lease(holder) ~= mine", ""),
+    change("adopt", "theirs ~= banned and ", ""),
+    change("adopt", " and theirs ~= mine", ""),
     change("adopt", "if quarantine then", "if quarantine and form then"),
     change(
         "adopt",
@@ -811,7 +810,15 @@ pub const DIRECTED: &[Change] = &[
         "math.max(3000000, 2400000 + 2000 * reservation)",
         "3000000",
     ),
-    change("adopt", "or not form and value", "or value"),
+    // What proves nothing: a text that is none of ours, or in a form.
+    change("acquire", "and token or nil", "and token or of"),
+    change("extend", "and token or nil", "and token or of"),
+    change("share_extend", "and token or nil", "and token or of"),
+    change("release", "and token or nil", "and token or of"),
+    change("adopt", "and token or nil", "and token or of"),
+    change("adopt", "if not banned then", "if false then"),
+    change("release", "if ban and A[1] ~= '' and", "if A[1] ~= '' and"),
+    change("release", "if ban and A[1] ~= '' and", "if false and"),
     change(
         "release",
         "free and form ~= '&' and not (held and form == '-')",
@@ -870,6 +877,38 @@ pub const DIRECTED: &[Change] = &[
         "local ok, kept = pcall(function()",
         "local unprotected = function(f) return true, f() end local ok, kept = unprotected(function()",
     ),
+];
+
+/// Those by which somebody who has not the holder's token changes what the holder has.
+pub const STRANGERS: &[Change] = &[
+    change("acquire", "and token or nil", "and token or of"),
+    change("extend", "and token or nil", "and token or of"),
+    change("share_extend", "and token or nil", "and token or of"),
+    change("release", "and token or nil", "and token or of"),
+    change("adopt", "and token or nil", "and token or of"),
+    change("acquire", "#token == 41", "true"),
+    change("adopt", "theirs ~= banned and", "false and"),
+    change("adopt", "'=' and stands and whose or", "whose or"),
+    change(
+        "extend",
+        "'=' and stands and lease(whose) == mine",
+        "'=' and stands",
+    ),
+    change(
+        "extend",
+        "(not value or form == '@'",
+        "(true or form == '@'",
+    ),
+    change("release", "if ban and A[1] ~= '' and", "if A[1] ~= '' and"),
+    change(
+        "release",
+        "if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then",
+        "if form == '&' then call('DEL', K[3])",
+    ),
+    change("share", "not string.find(whose, '^s')", "false"),
+    change("reserve", "not value or form and", "true or form and"),
+    change("hextend", " or call('HGET', K[2], A[2]) ~= '1'", ""),
+    change("hrelease", "if counted ~= '1' then", "if false then"),
 ];
 
 /// Those that only a command which is refused shows.

@@ -215,7 +215,13 @@ impl Case<'_> {
         let request = Request {
             op,
             native: false,
-            value: Value(value(words[1]).into()),
+            value: Value(
+                match words[1] {
+                    "-" => Vec::new(),
+                    written => form(written),
+                }
+                .into(),
+            ),
             keys: Arc::new(sim::Keys {
                 lock: self.keys.lock.clone(),
                 companions: self.keys.companions.clone(),

@@ -4,12 +4,15 @@
 //! and its history. `quorlock-model changes`: one thing in a script changed at
 //! a time, each of which must be found; `--remember` keeps the sequences that find what is
 //! rarely seen. `quorlock-model directed`: calls whose effects
-//! are written down by hand. `quorlock-model refused`: scripts whose commands the server refuses.
+//! are written down by hand. `quorlock-model refused`: scripts whose commands the server refuses. `quorlock-model strangers`:
+//! requests of those who have not the holder's token. `quorlock-model exported [--random N] [--mutated N] [--bearer]`: texts of
+//! leases that nobody exported.
 
 mod calls;
 mod changes;
 mod clock;
 mod directed;
+mod exported;
 mod game;
 mod hashed;
 mod listener;
@@ -17,6 +20,7 @@ mod native;
 mod refused;
 mod remembered;
 mod server;
+mod strangers;
 mod texts;
 
 use std::collections::BTreeMap;
@@ -54,9 +58,16 @@ fn main() -> ExitCode {
         }
         Some("directed") => directed(),
         Some("refused") => refused(),
+        Some("strangers") => strangers(),
+        Some("exported") => exported::play(
+            number("--random", 100_000),
+            number("--mutated", 10_000),
+            words.iter().any(|word| word == "--bearer"),
+        ),
         _ => {
             eprintln!(
-                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes [--remember] | directed | refused"
+                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes [--remember] | directed | refused | strangers | \
+                 exported [--random N] [--mutated N] [--bearer]"
             );
             return ExitCode::from(2);
         }
@@ -135,6 +146,16 @@ fn refused() -> io::Result<bool> {
     Ok(failed.is_empty())
 }
 
+fn strangers() -> io::Result<bool> {
+    let (_stage, mut game) = start()?;
+    game.load(None)?;
+    let failed = strangers::play(&mut game)?;
+    failed.iter().for_each(|case| println!("FAIL {case}"));
+    let count = failed.len();
+    println!("{} passed, {count} failed", strangers::FORMS.len() - count);
+    Ok(failed.is_empty())
+}
+
 /// What was looked at, how many of it were not found, and by which seed which change was.
 #[derive(Default)]
 struct Share {
@@ -196,6 +217,19 @@ fn share_of_changes(from: u64, share: usize) -> io::Result<Share> {
             Some(case) => println!("ok   {title}  by: {case}"),
             None => {
                 println!("FAIL {title}  by no case");
+                done.failed += 1;
+            }
+        }
+    }
+    for change in changes::STRANGERS.iter().skip(share).step_by(2) {
+        done.looked += 1;
+        game.load(Some(change))?;
+        let by = strangers::play(&mut game)?;
+        let title = remembered::title(change);
+        match by.first() {
+            Some(case) => println!("ok   {title}  by: {case}"),
+            None => {
+                println!("FAIL {title}  by no stranger");
                 done.failed += 1;
             }
         }

@@ -274,6 +274,10 @@ fn a_raw_lock_is_not_held_beside_readers() -> Result<(), Error> {
         ];
         assert_eq!(refused(raw()), ErrorKind::Timeout);
         assert_eq!(refused(raw().keep(SOON)), ErrorKind::Timeout);
+        // Nor does it go by force, which would be told to nobody: the name is another lock's.
+        let forced = blocking::wait(raw().force_release(None)).unwrap_err();
+        assert_eq!(forced.kind(), ErrorKind::Misconfigured, "{forced}");
+        assert!(readers.iter().all(Lease::is_held));
         for reader in &readers {
             blocking::wait(reader.extend(Duration::from_secs(20)))?;
             assert!(blocking::wait(reader.release())?);

@@ -90,6 +90,10 @@ impl MemoryNode {
     /// The vote of this lease becomes the request's.
     fn adopt(&mut self, request: &Request, old: &Adopted, found: &Found, asked: Asked) -> Reply {
         let Adopted { value: old, ban } = old;
+        // A text may say anything. What names no token of ours proves nothing, and bans nothing.
+        if mutant!("bans-by-any-text", !old.is_ours(), false) {
+            return Reply::NotMine;
+        }
         if mutant!("exported-lease-comes-back", true, false) {
             self.bans.add(&request.keys, old, found.now, *ban);
         }
@@ -102,7 +106,7 @@ impl MemoryNode {
         }
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));
-        let stands = found.own || holder.is_some_and(|holder| holder.is_of_one_lease_with(old));
+        let stands = found.own || holder.is_some_and(|holder| old.proves(holder));
         let stands = mutant!("adopt-without-old", stands, stands || found.free);
         match mutant!("adopt-from-anybody", stands, true) {
             true => self.confirm_own(request, found, asked),

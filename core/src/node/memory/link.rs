@@ -290,7 +290,7 @@ mod tests {
                 adopts: None,
                 field: None,
             }),
-            value: Value(value.as_bytes().into()),
+            value: Value((value.repeat(40) + ".").as_bytes().into()),
             waiter,
             leaving: Leaving::Free,
             not_after: 0,
@@ -337,14 +337,14 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 gone.recv().expect("it is asked");
-                ask(&theirs, Op::Release, "dead", None);
+                ask(&theirs, Op::Release, "d", None);
                 let _ = done.send(());
             });
             let released = Mutex::new(released);
             let sink = Arc::new(Overtaken { go, released });
-            send(&ours, (extend, false), "dead", None, sink);
+            send(&ours, (extend, false), "d", None, sink);
         });
-        let left = ask(&ours, Op::Release, "dead", None);
+        let left = ask(&ours, Op::Release, "d", None);
         assert_eq!(left, Reply::Released { held: false }, "a key was left");
     }
 
@@ -431,24 +431,23 @@ mod tests {
             let_in: false,
             block: 1,
         };
-        let name = |digit: &str| digit.repeat(40) + ".";
-        let (a, b) = (name("a"), name("b"));
+        let (a, b) = ("a", "b");
         let (holder, _) = link("native", 0, "in:h");
         let (first, heard) = link("native", 0, "in:1");
         let held = |held| Reply::Released { held };
         for _ in 0..2 {
-            let vote = ask_as(&holder, (ACQUIRE, true), &a, None);
+            let vote = ask_as(&holder, (ACQUIRE, true), a, None);
             assert!(matches!(vote, Reply::Granted { .. }), "{vote:?}");
-            assert_eq!(ask_as(&first, (ACQUIRE, true), &b, None), Reply::Taken);
-            assert_eq!(ask_as(&holder, (Op::Release, true), &a, None), held(true));
+            assert_eq!(ask_as(&first, (ACQUIRE, true), b, None), Reply::Taken);
+            assert_eq!(ask_as(&holder, (Op::Release, true), a, None), held(true));
         }
         // Somebody waits: it is told, which is for the script.
-        ask_as(&holder, (ACQUIRE, true), &a, None);
-        ask(&first, ACQUIRE, &b, Some(7));
-        assert_eq!(ask_as(&first, (Op::Release, true), &b, None), held(false));
+        ask_as(&holder, (ACQUIRE, true), a, None);
+        ask(&first, ACQUIRE, b, Some(7));
+        assert_eq!(ask_as(&first, (Op::Release, true), b, None), held(false));
         assert_eq!(lock(&heard.0)[1..], []);
-        assert_eq!(ask_as(&holder, (Op::Release, true), &a, None), held(true));
+        assert_eq!(ask_as(&holder, (Op::Release, true), a, None), held(true));
         assert_eq!(lock(&heard.0)[1..], [(0, Some(7))]);
-        assert_eq!(ask_as(&holder, (ACQUIRE, true), &a, None), Reply::Taken);
+        assert_eq!(ask_as(&holder, (ACQUIRE, true), a, None), Reply::Taken);
     }
 }

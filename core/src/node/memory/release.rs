@@ -4,7 +4,7 @@ use super::line::{Message, Place, Turn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
 use crate::mutants::mutant;
-use crate::node::{Leaving, Mode, Reply, Request};
+use crate::node::{Leaving, Mode, Reply, Request, Value};
 
 impl MemoryNode {
     /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
@@ -19,8 +19,13 @@ impl MemoryNode {
         let now = found.now;
         // Also one that is over: nobody has taken the lock since.
         let value = found.form.as_ref().and_then(Form::value);
+        let forced = matches!(request.leaving, Leaving::Forced(_));
+        // Who forces has been told what stands there, another library's value too.
+        let told = |value: &Value| {
+            mutant!("force-by-token-alone", forced, false) && *value == request.value
+        };
         let alone = !request.value.0.is_empty()
-            && value.is_some_and(|value| value.is_of_one_lease_with(&request.value));
+            && value.is_some_and(|value| request.value.proves(value) || told(value));
         let mut last = found.last.as_ref().map(|(_, until)| *until);
         let shared = found.form.as_ref().is_some_and(Form::is_shared)
             && mutant!("shared-vote-stays", true, false)
@@ -36,14 +41,10 @@ impl MemoryNode {
         if mutant!("cancelled-waiter-stays-queued", true, false) {
             self.leave(request, now);
         }
-        let forced = match request.leaving {
-            Leaving::Forced(long) => {
-                self.bans
-                    .add(&request.keys, &request.value, found.now, long);
-                true
-            }
-            _ => false,
-        };
+        if let Leaving::Forced(long) = request.leaving {
+            let (keys, value) = (&request.keys, &request.value);
+            self.bans.add(keys, value, found.now, long);
+        }
         if !forced && self.keep(request, found, alone) {
             return if alone { answer } else { Reply::Kept };
         }

@@ -191,9 +191,7 @@ impl MemoryNode {
             }
         );
         Found {
-            own: !kept
-                && !request.value.0.is_empty()
-                && holder.is_some_and(|holder| holder.is_of_one_lease_with(&request.value)),
+            own: !kept && holder.is_some_and(|holder| request.value.proves(holder)),
             free: holder.is_none() && last.is_none(),
             last,
             form,

@@ -43,6 +43,50 @@ fn the_vote_that_stands_is_taken_over_and_nothing_else() {
     assert_eq!(adopt(&mut node, "c", "b", 7), Reply::NotMine);
 }
 
+/// Anybody may guess or read what another library stores.
+#[test]
+fn the_same_text_as_another_librarys_value_is_no_proof() {
+    for foreign in [
+        "!worker-7",
+        "!",
+        "!=1 a",
+        "!aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    ] {
+        let mut node = MemoryNode::default();
+        let there = (Form::Quiet(value(foreign)), Instant::FAR);
+        node.meddle(b"k", Some(there.clone()));
+        assert_eq!(adopt(&mut node, "b", foreign, 0), Reply::NotMine);
+        for repair in [Repair::No, Repair::Yes, Repair::InQuarantine { server: 0 }] {
+            let said = ask(&mut node, extend(repair), foreign, 1);
+            assert_eq!(said, Reply::NotMine, "{foreign}");
+        }
+        let confirm = Op::Confirm {
+            ttl: TTL,
+            fence: 9,
+            block: 1,
+        };
+        assert_eq!(ask(&mut node, confirm, foreign, 1), Reply::NotMine);
+        assert!(!granted(&ask(&mut node, ACQUIRE, foreign, 1)));
+        let mut shares = request(extend(Repair::No), foreign);
+        Arc::make_mut(&mut shares.keys).mode = Mode::Shared;
+        let said = node.execute(&shares, None, at(1)).0.unwrap();
+        assert_eq!(said, Reply::NotMine);
+        let not_held = Reply::Released { held: false };
+        assert_eq!(ask(&mut node, Op::Release, foreign, 1), not_held);
+        assert_eq!(node.form(b"k", at(1)), Some((&there.0, there.1)));
+    }
+}
+
+/// Nor does it ban anything.
+#[test]
+fn a_text_that_names_no_lease_is_written_nowhere() {
+    let mut node = MemoryNode::default();
+    assert_eq!(adopt(&mut node, "b", "!worker-7", 0), Reply::NotMine);
+    assert_eq!(node.bans(at(0)).count(), 0);
+    assert_eq!(adopt(&mut node, "b", "a", 0), Reply::NotMine);
+    assert_eq!(node.bans(at(0)).count(), 1);
+}
+
 #[test]
 fn what_was_taken_over_is_not_stored_anew() {
     let mut node = MemoryNode::default();

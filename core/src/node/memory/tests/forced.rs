@@ -34,6 +34,18 @@ fn a_forced_vote_is_not_repaired() {
     assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 61), repaired);
 }
 
+/// It has been told what stands there.
+#[test]
+fn another_librarys_value_is_forced_out_and_not_released() {
+    let mut node = MemoryNode::default();
+    node.meddle(b"k", Some((Form::Quiet(value("!worker-7")), Instant::FAR)));
+    assert_eq!(ask(&mut node, Op::Release, "!worker-7", 0), NOT_HELD);
+    assert_eq!(force(&mut node, "!worker-8", 0, 50).0, NOT_HELD);
+    assert!(stands(&node, 0).is_some());
+    assert_eq!(force(&mut node, "!worker-7", 0, 50).0, HELD);
+    assert_eq!(stands(&node, 0), None);
+}
+
 #[test]
 fn it_is_banned_where_it_has_no_vote_too() {
     let mut node = MemoryNode::default();

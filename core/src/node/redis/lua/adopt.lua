@@ -14,14 +14,17 @@ if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
 if not value then value = call('GET', K[1]) end
 --- form.lua
 --- lease.lua
--- Also where it has no vote: an extension that its client sent before may come yet, and would store it anew.
+-- A text may say anything. What names no token of ours proves nothing, and bans nothing.
 local bans, banned, ban = K[2], lease(A[4]), A[3]
+if not banned then return {2, time[1], time[2]} end
+-- Also where it has no vote: an extension that its client sent before may come yet, and would store it anew.
 --- ban.lua
 local forced = call('ZSCORE', bans, mine)
 if forced and now <= tonumber(forced) then return {2, time[1], time[2]} end
 -- In its form: a key of readers, or one that is reserved or kept, holds no lease, whatever text is said to be its value.
 local holder = form == '=' and stands and whose or not form and value
-if not holder or lease(holder) ~= lease(A[4]) and lease(holder) ~= mine then return {2, time[1], time[2]} end
+local theirs = holder and lease(holder)
+if theirs ~= banned and theirs ~= mine then return {2, time[1], time[2]} end
 if quarantine then return {3, call('PTTL', K[6]), time[1], time[2]} end
 local rest = tonumber(A[2])
 if form then

@@ -5,8 +5,12 @@ local form, till, whose, base, last, reader
 if value then form, till, whose = string.match(value, '^([-=@&])(%d+) (.*)$') end
 if form == '&' then
   base, whose = string.match(whose, '^(%d+) (.*)$')
-  -- A raw lock has no key of readers, and its own stands for it: what is there is another lock's.
-  if not base or K[3] == K[1] then form = nil end
+  if not base then
+    form = nil
+  elseif K[3] == K[1] then
+    -- A raw lock has no key of readers, and its own stands for it: what is there is another lock's, as what is of another type.
+    form, value = nil, ''
+  end
 end
 --- fits.lua
 if form == '&' then

@@ -22,7 +22,10 @@ if not value then
 end
 --- form.lua
 --- lease.lua
-local held = A[1] ~= '' and value and (lease(value) == mine or (form == '=' or form == '-') and lease(whose) == mine)
+local ban = A[5] and string.match(A[5], '^%-(%d+)$')
+local held = value and (lease(value) == mine or (form == '=' or form == '-') and lease(whose) == mine)
+-- Who forces has been told what stands there, another library's value too.
+if ban and A[1] ~= '' and not form and value == A[1] then held = true end
 if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then
   held = true
   if reader == A[1] then
@@ -31,7 +34,6 @@ if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then
   end
 end
 local free = not value or form ~= '&' and held or form and (not stands or (form == '@' or form == '&') and whose == A[2])
-local ban = A[5] and string.match(A[5], '^%-(%d+)$')
 if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
 if ban then
   -- Also where it has no vote, for there its holder would store it anew.

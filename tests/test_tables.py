@@ -88,6 +88,19 @@ class Tables(unittest.TestCase):
                 last = name.split(": ")[-1].split("::")[-1].split(".")[-1].strip("…* ")
                 self.assertTrue(not last or last in everything or last in SCENARIOS, f"{number}: no test {name!r}")
 
+    def test_each_that_may_attack_has_a_test_that_exists(self):
+        (*_, shown), *threats = rows(ROOT / "SECURITY.md")
+        self.assertEqual(shown, "shown by")
+        self.assertGreaterEqual(len(threats), 9)
+        everything = "\n".join(TEXT.values())
+        for who, can, stops, tests in threats:
+            self.assertTrue(can and stops, who)
+            names = re.findall(r"`([^`]+)`", tests)
+            self.assertTrue(names, who)
+            for name in names:
+                there = (ROOT / name).is_file() if "/" in name else name in SCENARIOS or re.search(rf"\b{name}\(", everything)
+                self.assertTrue(there, f"{who}: no test {name!r}")
+
     def test_all_faults_are_listed_with_a_test_that_exists_or_a_reason(self):
         _, *faults = rows(TESTS / "FAULTS.md")
         self.assertEqual([int(number) for number, *_ in faults], list(range(1, 79)))

@@ -19,7 +19,7 @@ pub fn acl(options: &Acl) -> Result<i32, Failure> {
         }
     }
     let mut words = quorlock::permissions(namespace);
-    if options.list {
+    if options.operator {
         words += " +scan";
     }
     if options.wait_replicas {

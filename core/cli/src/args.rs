@@ -131,8 +131,8 @@ pub struct Doctor {
 
 #[derive(Debug, Group)]
 #[command(after_help = "\
-Walks through all keys of each node, a thousand a step, which needs +scan: `quorlock acl --list` has \
-it. Locks of other libraries, with raw names, are not found.
+Walks through all keys of each node, a thousand a step, which needs +scan: `quorlock acl \
+--operator` has it. Locks of other libraries, with raw names, are not found.
 
 Exit code: 0, 69 too few nodes were read, 78 a node does not permit it.")]
 pub struct List {
@@ -210,9 +210,10 @@ pub struct Acl {
         hide_env_values = true
     )]
     pub namespace: Option<String>,
-    /// With what `quorlock list` needs.
-    #[arg(long)]
-    pub list: bool,
+    /// Of a person who looks after the nodes: with what `quorlock list` needs. It may read the names
+    /// of all keys, whosever they are, so no application should have it.
+    #[arg(long, alias = "list")]
+    pub operator: bool,
     /// With what votes need that wait for replicas.
     #[arg(long)]
     pub wait_replicas: bool,

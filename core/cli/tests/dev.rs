@@ -111,7 +111,7 @@ fn acl_prints_the_line_of_the_page() {
             "me",
             "--namespace",
             "a:",
-            "--list",
+            "--operator",
             "--wait-replicas",
         ],
     );

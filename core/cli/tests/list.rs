@@ -5,7 +5,7 @@ mod program;
 use std::time::Duration;
 
 use program::{Running, done};
-use quorlock::{Client, blocking};
+use quorlock::{Client, ErrorKind, blocking};
 use quorlock_tests::Stage;
 
 fn client(stage: &Stage, label: &str) -> Client {
@@ -106,4 +106,48 @@ fn watch_tells_programs_the_same() {
         "{}",
         done.stdout
     );
+}
+
+/// The words of the line that `quorlock acl` prints with these.
+fn line(words: &[&str]) -> Vec<String> {
+    let printed = done(&[], &[&["acl"][..], words].concat());
+    let line = printed.stdout.trim();
+    let line = line.strip_prefix("ACL SETUSER quorlock on >PASSWORD ");
+    let line = line.expect("the line").split(' ');
+    line.map(str::to_owned).collect()
+}
+
+/// Each as a user who has the line that is printed for it, and nothing else.
+#[test]
+fn an_application_may_lock_in_its_namespace_and_an_operator_may_look_at_all() {
+    let stage = Stage::like(1, &["auth"]);
+    let permit = |words: &[&str]| stage.permit(line(words).iter().map(String::as_str));
+    let code = |words: &[&str]| {
+        let done = done(&stage.nodes, words);
+        (done.code, done.stdout + &done.stderr)
+    };
+    let get = |namespace: &str| {
+        let client = Client::builder().nodes(&stage.nodes);
+        let client = client.namespace(namespace).build().expect("the nodes");
+        blocking::wait(client.lock("orders").acquire())
+    };
+
+    permit(&[]);
+    let held = get("lock:").expect("an application may lock");
+    let (listed, said) = code(&["list"]);
+    assert!(listed == 78 && said.contains("+scan"), "{listed}: {said}");
+    let others = get("other:").expect_err("it is another's namespace");
+    assert_eq!(others.kind(), ErrorKind::Misconfigured, "{others}");
+
+    permit(&["--operator"]);
+    for words in [&["list"][..], &["inspect", "orders"], &["doctor"]] {
+        let (code, said) = code(words);
+        assert_eq!(code, 0, "{words:?}: {said}");
+    }
+    let (forced, said) = code(&["release", "--force", "orders"]);
+    assert_eq!(forced, 0, "{said}");
+    assert!(!blocking::wait(held.release()).expect("it answers"));
+    // The names of others are read, and nothing that stands there.
+    let others = get("other:").expect_err("it is another's namespace");
+    assert_eq!(others.kind(), ErrorKind::Misconfigured, "{others}");
 }

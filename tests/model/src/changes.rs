@@ -886,9 +886,7 @@ pub const STRANGERS: &[Change] = &[
     change("share_extend", "and token or nil", "and token or of"),
     change("release", "and token or nil", "and token or of"),
     change("adopt", "and token or nil", "and token or of"),
-    change("acquire", "#token == 41", "true"),
     change("adopt", "theirs ~= banned and", "false and"),
-    change("adopt", "'=' and stands and whose or", "whose or"),
     change(
         "extend",
         "'=' and stands and lease(whose) == mine",

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Puts together what the machines of a release have made: `.ci/dist/gather.py ARTIFACTS OUT`.
 
-ARTIFACTS has a folder of each. OUT gets `pypi`, `npm` and `release`, for where each file goes, the notes, and SHA256SUMS of all.
+ARTIFACTS has a folder of each. OUT gets `pypi`, `npm`, `crates` and `release`, for where each file goes, the notes, SHA256SUMS of what is
+published, and SHA256SUMS.here of all files where they are, by which each job that publishes looks at what it was handed.
 npm has one package for all systems: the prebuilds of the other machines are added to that of Linux.
 """
 
@@ -37,7 +38,7 @@ def merged(files, out):
 
 
 def gather(artifacts, out):
-    for folder in ("pypi", "npm", "release"):
+    for folder in ("pypi", "npm", "crates", "release"):
         (out / folder).mkdir(parents=True)
     files = sorted(file for file in artifacts.rglob("*") if file.is_file() and file.name != "SHA256SUMS")
     packages = {}
@@ -46,13 +47,16 @@ def gather(artifacts, out):
             shutil.copy(file, out / "pypi")
         elif file.name.endswith(".tgz"):
             packages.setdefault(file.name, []).append(file)
-        elif not file.name.endswith(".crate"):
-            shutil.copy(file, out / "release")
+        else:
+            shutil.copy(file, out / ("crates" if file.name.endswith(".crate") else "release"))
     for name, several in packages.items():
         merged(several, out / "npm" / name)
     all_of_them = sorted(file for folder in ("pypi", "npm", "release") for file in (out / folder).iterdir())
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in all_of_them]
     (out / "SHA256SUMS").write_text("".join(lines))
+    here = sorted(file for file in out.rglob("*") if file.is_file() and file.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(out)}\n" for file in here]
+    (out / "SHA256SUMS.here").write_text("".join(lines))
     version = releasable.versions(releasable.ROOT)["Cargo.toml, package"]
     (out / "NOTES.md").write_text(releasable.notes((releasable.ROOT / "CHANGELOG.md").read_text(), version) or "")
 

@@ -3,6 +3,7 @@
 import io
 import pathlib
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -14,6 +15,7 @@ sys.path[:0] = [str(ROOT / ".ci" / "dist")]
 import compatible  # noqa: E402
 import gather  # noqa: E402
 import releasable  # noqa: E402
+import same  # noqa: E402
 
 PLACES = ("Cargo.toml", "node/package.json", "node/cli/package.json", "include/quorlock.h")
 CHANGELOG = "# Changes\n\n## Unreleased\n\nNothing yet.\n\n## {} (2026-12-01)\n\n- It locks.\n\n## 0.0.1 (2026-01-01)\n\n- Old.\n"
@@ -99,9 +101,32 @@ class Gather(unittest.TestCase):
         with tarfile.open(out / "npm/quorlock-1.0.0.tgz") as package:
             self.assertEqual(package.getnames(), [f"package/{name}" for name in
                                                   ("dist/index.js", "prebuilds/darwin/q.node", "prebuilds/linux/q.node")])
-        names = {folder: [file.name for file in (out / folder).iterdir()] for folder in ("pypi", "release")}
-        self.assertEqual(names, {"pypi": ["quorlock-1.0.0-cp311-abi3-linux.whl"], "release": ["quorlock-c-1.0.0-x.tar.gz"]})
+        names = {folder: [file.name for file in (out / folder).iterdir()] for folder in ("pypi", "crates", "release")}
+        self.assertEqual(names, {"pypi": ["quorlock-1.0.0-cp311-abi3-linux.whl"], "crates": ["quorlock-1.0.0.crate"],
+                                 "release": ["quorlock-c-1.0.0-x.tar.gz"]})
         self.assertEqual(len((out / "SHA256SUMS").read_text().splitlines()), 3)
+
+    def test_each_file_has_a_sum_by_which_the_next_job_knows_it(self):
+        self.package("linux", "quorlock-1.0.0.tgz", {"dist/index.js": b"same"})
+        (self.folder / "artifacts/linux/quorlock-1.0.0.crate").write_text("c")
+        out = self.gathered()
+        check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS.here"]
+        self.assertEqual(subprocess.run(check, cwd=out).returncode, 0)
+        (out / "crates/quorlock-1.0.0.crate").write_text("d")
+        self.assertEqual(subprocess.run(check, cwd=out, capture_output=True).returncode, 1)
+
+    def test_a_crate_that_is_packed_again_is_what_was_tested(self):
+        files = {"Cargo.toml": b"[package]", "src/lib.rs": b"fn f() {}"}
+        noted = files | {".cargo_vcs_info.json": b"{}"}
+        self.package("tested", "quorlock-1.0.0.crate", files)
+        for packed, found in ((noted, []), (files | {"src/lib.rs": b"fn g() {}"}, ["package/src/lib.rs differs"]),
+                              (files | {"build.rs": b""}, ["package/build.rs differs"])):
+            self.package("packed", "quorlock-1.0.0.crate", packed)
+            folders = [self.folder / "artifacts" / name for name in ("tested", "packed")]
+            self.assertEqual(same.different(*folders), found)
+        self.package("packed", "other-1.0.0.crate", files)
+        self.assertIn("other-1.0.0.crate is in one of both alone", same.different(*folders))
+        self.assertTrue(same.different(self.folder / "out", folders[1]), "nothing was tested")
 
     def test_two_that_differ_are_no_one_package(self):
         self.package("linux", "quorlock-1.0.0.tgz", {"dist/index.js": b"one"})

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::given;
 use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::Naming;
@@ -126,7 +127,7 @@ impl std::str::FromStr for RestartGuard {
             "off" => Ok(RestartGuard::Off),
             _ => Err(Error::invalid(format!(
                 "restart_guard is {}: give auto, on or off",
-                crate::error::word(word)
+                given::shown("restart_guard", word)
             ))),
         }
     }
@@ -164,7 +165,7 @@ impl std::str::FromStr for Layout {
             "redisson" => Ok(Layout::Redisson),
             _ => Err(Error::invalid(format!(
                 "layout is {}: give plain or redisson",
-                crate::error::word(word)
+                given::shown("layout", word)
             ))),
         }
     }
@@ -401,9 +402,9 @@ impl LockOptions {
                 if name.is_empty() || name.len() > 256 || name.iter().any(u8::is_ascii_control) =>
             {
                 Err(Error::invalid(format!(
-                    "the owner {} is the field of a hash in Redisson's layout: give it 1 to 256 \
-                     bytes without control characters",
-                    crate::error::shown(name)
+                    "the owner, of {} bytes, is the field of a hash in Redisson's layout: give it 1 to \
+                     256 bytes without control characters",
+                    name.len()
                 )))
             }
             _ => Ok(()),
@@ -415,9 +416,10 @@ impl LockOptions {
         match self.label.as_deref().map(String::as_str) {
             Some(label) if !is_label(label) => Err(Error::invalid(format!(
                 "label is {}: give at most 256 bytes without control characters",
-                crate::error::word(label)
+                given::shown("label", label)
             ))),
-            _ => Ok(()),
+            Some(label) => given::check("label", label.as_bytes()).map_err(Error::invalid),
+            None => Ok(()),
         }
     }
 
@@ -439,6 +441,9 @@ impl LockOptions {
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         self.group.clone()?;
         self.check_label()?;
+        if let Some(name) = self.owner.as_ref().and_then(Owner::name) {
+            given::check("owner", name).map_err(Error::invalid)?;
+        }
         let Times { ttl, max_hold, .. } = self.times.settled();
         let max_ttl = settings.max_ttl();
         if ttl < MIN_TTL {
@@ -643,9 +648,11 @@ impl Settings {
         {
             return Err(Error::invalid(format!(
                 "namespace is {}: give 1 to 256 bytes without braces",
-                crate::error::word(&self.namespace)
+                given::shown("namespace", &self.namespace)
             )));
         }
+        given::check("namespace", self.namespace.as_bytes()).map_err(Error::invalid)?;
+        given::check("set_name", self.set_name.as_bytes()).map_err(Error::invalid)?;
         let Times {
             max_ttl, fence_ttl, ..
         } = self.lock.times.settled();
@@ -668,7 +675,7 @@ impl Settings {
         {
             return Err(Error::invalid(format!(
                 "set_name is {}: give 1 to 64 printable ASCII characters without blanks",
-                crate::error::word(&self.set_name)
+                given::shown("set_name", &self.set_name)
             )));
         }
         within("fence_ttl", fence_ttl, 2 * max_ttl, LONGEST).map_err(|e| {

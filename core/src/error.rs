@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::foreign;
+use crate::given;
 
 /// What went wrong, and so what the caller should do about it.
 ///
@@ -364,28 +365,18 @@ pub fn shown(name: &[u8]) -> String {
     format!("`{}`", plain(name))
 }
 
-/// A lock's name for a field of its own: escaped, and cut after 64 characters.
+/// A lock's name for a field of its own: escaped, and cut after 64 characters. One that is refused for
+/// the secret that it has is not shown.
 pub fn plain(name: &[u8]) -> String {
+    if let Some(secret) = given::found(name) {
+        return format!("({secret})");
+    }
     let mut text = name.escape_ascii().to_string();
     if text.len() > 64 {
         text.truncate(64);
         text.push('…');
     }
     text
-}
-
-/// A text that was given for an option which takes a word, for a message: escaped, and cut
-/// after 80 characters. What may be a URL or a key holds a secret, and is not shown.
-pub fn word(given: &str) -> String {
-    if [":/", "@", "-----BEGIN"]
-        .iter()
-        .any(|sign| given.contains(sign))
-    {
-        return "a URL or a key".into();
-    }
-    let cut: String = given.chars().take(80).collect();
-    let more = if cut.len() < given.len() { "…" } else { "" };
-    format!("`{}{more}`", cut.escape_debug())
 }
 
 /// How long was waited, behind what was not won. Of a wait that is the rest of another one the digits
@@ -409,19 +400,6 @@ pub(crate) fn within_wait(wait: Option<Duration>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_word_is_shown_unless_it_may_hold_a_secret() {
-        assert_eq!(word("maybe\n"), "`maybe\\n`");
-        assert_eq!(word(&"ä".repeat(81)), format!("`{}…`", "ä".repeat(80)));
-        for secret in [
-            "redis://u:secret@h",
-            "u:secret@h:6379",
-            "-----BEGIN KEY-----",
-        ] {
-            assert_eq!(word(secret), "a URL or a key");
-        }
-    }
 
     #[test]
     fn a_wait_is_told_as_it_was_chosen() {
@@ -490,5 +468,6 @@ mod tests {
     fn names_in_messages_are_escaped_and_cut() {
         assert_eq!(shown(b"a\n\xff"), "`a\\n\\xff`");
         assert!(shown(&[b'x'; 1024]).len() < 80);
+        assert_eq!(shown(b"redis://:s3cret@h"), "`(a URL with a password)`");
     }
 }

@@ -83,6 +83,7 @@ mod export;
 mod force;
 #[doc(hidden)]
 pub mod foreign;
+mod given;
 mod hash;
 mod inspect;
 mod lean;

@@ -16,6 +16,9 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::error::Error;
+use crate::given;
+use crate::mutants::mutant;
+use crate::node::Fault;
 pub(crate) use endpoint::Seeds;
 pub(crate) use endpoint::{Endpoint, Sentinels, shown};
 use endpoint::{number_of, percent_decoded, with_database};
@@ -161,9 +164,10 @@ impl Address {
                 (Endpoint::Memory(name), shown)
             }
             other => {
+                // Not shown where it is long: it may be a password that has `:/`.
                 return Err(wrong(&format!(
-                    "`{}://` is not understood: {FORMS}",
-                    other.escape_debug()
+                    "its scheme is {}, which is not understood: {FORMS}",
+                    given::shown("scheme", other)
                 )));
             }
         };
@@ -217,6 +221,35 @@ impl Address {
         }
     }
 
+    /// A fault without the passwords of the URL, which a server may repeat in its errors.
+    pub(crate) fn quiet(&self, fault: Fault) -> Fault {
+        let of_sentinels = match &self.endpoint {
+            Endpoint::Sentinel(sentinels) => sentinels.password.as_deref(),
+            _ => None,
+        };
+        let passwords = [self.password.as_deref(), of_sentinels];
+        let repeated = |password: &&str| {
+            password.len() > 2
+                && mutant!(
+                    "password-is-repeated",
+                    fault.text.contains(*password),
+                    false
+                )
+        };
+        let repeated: Vec<_> = passwords.into_iter().flatten().filter(repeated).collect();
+        let hidden = |text: String, password: &str| text.replace(password, "…");
+        match repeated.is_empty() {
+            true => fault,
+            false => Fault {
+                text: repeated
+                    .into_iter()
+                    .fold(fault.text.to_string(), hidden)
+                    .into(),
+                ..fault
+            },
+        }
+    }
+
     /// Whether another server takes the node's place when its own fails, or that of a part
     /// of it.
     pub(crate) fn fails_over(&self) -> bool {
@@ -266,6 +299,7 @@ fn tcp(url: &Url) -> Result<(Endpoint, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::FaultKind;
 
     fn parse(url: &str) -> Address {
         Address::parse(0, url, Origin::Caller).unwrap()
@@ -362,6 +396,22 @@ mod tests {
             assert!(error.message().contains(": node 5: "), "{url}: {error}");
             assert!(!format!("{error:?}").contains("hunter2"), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_server_repeats_of_a_password_is_not_shown() {
+        let of = |url: &str| {
+            let fault = Fault::new(
+                FaultKind::Misconfigured,
+                "ERR hunter2 and hunter3 are wrong",
+                true,
+            );
+            parse(url).quiet(fault).text.to_string()
+        };
+        assert_eq!(of("redis://u:hunter2@h"), "ERR … and hunter3 are wrong");
+        let sentinels = of("redis+sentinel://u:hunter2@h/m?sentinel_password=hunter3");
+        assert_eq!(sentinels, "ERR … and … are wrong");
+        assert_eq!(of("redis://u:re@h"), of("redis://h"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use once_cell::race::OnceBox;
 
 use crate::error::Error;
+use crate::given;
 use crate::node::Mode;
 
 /// How many names the process keeps.
@@ -56,11 +57,12 @@ impl Group {
     /// The group of a name that a user gives.
     pub(crate) fn given(name: &str) -> Result<Group, Error> {
         if name.len() <= LONGEST && !name.chars().any(char::is_control) {
+            given::check("group", name.as_bytes()).map_err(Error::invalid)?;
             return Ok(Group::named(name));
         }
         Err(Error::invalid(format!(
             "group is {}: give at most {LONGEST} bytes without control characters",
-            crate::error::word(name)
+            given::shown("group", name)
         )))
     }
 
@@ -132,9 +134,14 @@ mod tests {
     #[test]
     fn names_are_checked() {
         assert!(Group::given("").is_ok() && Group::given("orders").is_ok());
-        for wrong in ["x".repeat(65), "a\nb".into()] {
+        for (wrong, shown) in [
+            ("x".repeat(65), "text of 65 characters"),
+            ("a\nb".into(), r"`a\nb`"),
+            ("redis://:secret@h".into(), "a URL with a password"),
+        ] {
             let error = Group::given(&wrong).unwrap_err();
-            assert!(error.detail().starts_with("group is `"), "{error}");
+            let begin = format!("group is {shown}");
+            assert!(error.detail().starts_with(&begin), "{error}");
         }
     }
 }

@@ -68,7 +68,7 @@ impl std::str::FromStr for LossReason {
         found.ok_or_else(|| {
             Error::invalid(format!(
                 "reason is {}: give expired, refused, max_hold, owner_gone, closed or forced",
-                crate::error::word(word)
+                crate::given::shown("reason", word)
             ))
         })
     }

@@ -81,6 +81,16 @@ fn beyond_place<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     }
 }
 
+/// An error's text without what it repeats of a request: the arguments of `AUTH` are a secret.
+fn without_arguments(detail: &str) -> &str {
+    let repeated = detail.find(", with args beginning with");
+    mutant!(
+        "arguments-are-repeated",
+        repeated.map_or(detail, |at| &detail[..at]),
+        detail
+    )
+}
+
 /// Whether an error comes of what stands under the keys of one lock, or of whose they are: of
 /// another type, not what a script expects, or out of what the user may touch. Every other is the
 /// server's; [`redirect`] says which are a hash slot's. `errors.txt` has each kind, and
@@ -139,7 +149,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         is_of_lock(code, detail, kind, scripted),
         false
     );
-    let mut text = foreign::told(format!("{code} {detail}").trim_end());
+    let mut text = foreign::told(format!("{code} {}", without_arguments(detail)).trim_end());
     if code == "WRONGTYPE" {
         text =
             "its key holds a value of another type than this lock has: a lock of another layout \
@@ -204,6 +214,15 @@ mod tests {
         ] {
             assert_eq!(demoted(&error(wire)), told, "{wire}");
         }
+    }
+
+    #[test]
+    fn what_a_server_repeats_of_a_request_is_not_shown() {
+        let error = error(
+            "-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `u`, `s3cret`, ",
+        );
+        let text = fault_of(error.code(), error.details()).text;
+        assert_eq!(&*text, "ERR unknown command `HELLO`");
     }
 
     #[test]

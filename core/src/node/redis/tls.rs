@@ -216,45 +216,46 @@ impl Source {
         let (text, Some(path)) = (&self.given, &self.path) else {
             return Ok(self.given.as_bytes().to_vec());
         };
-        std::fs::read(path).map_err(|e| match is_path(text) {
-            true => Error::invalid(format!(
-                "{what}: the file `{}` cannot be read: {e}",
-                text.escape_debug()
-            )),
-            false => Error::invalid(format!(
-                "{what}: it is no PEM text, for it has no line -----BEGIN …-----, and no file of \
-                 that name can be read. It is not shown, for it may be a key; it has {} characters. \
-                 Give the path of a PEM file, or the whole text of one",
+        std::fs::read(path).map_err(|e| {
+            if mutant!("shows-the-key", what == "ca" && is_path(text), true) {
+                return Error::invalid(format!(
+                    "{what}: the file `{}` cannot be read: {e}",
+                    text.escape_debug()
+                ));
+            }
+            let below = match known(text) {
+                Some(house) => format!(" below `{}`", house.display().to_string().escape_debug()),
+                None => String::new(),
+            };
+            Error::invalid(format!(
+                "{what}: no file of that name{below} can be read ({e}), and it is no PEM text, for it \
+                 has no line -----BEGIN …-----. It is not shown, for it may be a key; it has {} \
+                 characters. Give the path of a PEM file, or the whole text of one",
                 text.chars().count()
-            )),
+            ))
         })
     }
 }
 
-/// Whether a text is a path beyond doubt, so that an error may show it. What was meant as the
-/// text of a key and lost its frame is none: base64 has slashes, too, but no dots, and no
-/// directory of this machine begins with it.
-fn is_path(text: &str) -> bool {
+/// The directories with which a path begins as far as they stand on this machine: what is there
+/// is no secret of the text.
+fn known(text: &str) -> Option<PathBuf> {
     let path = Path::new(text);
-    let plain = text.len() <= 200 && !text.contains(char::is_control);
+    let mut houses = path.ancestors().skip(1);
+    let house = houses.find(|house| house.parent().is_some() && house.is_dir())?;
+    Some(house.to_owned())
+}
+
+/// Whether a text is the path of a certificate beyond doubt, so that an error may show it. What was
+/// meant as the text of a key and lost its frame is none: base64 has slashes, too, but no dots.
+fn is_path(text: &str) -> bool {
+    let ends = ["pem", "crt", "cer", "cert", "ca", "der"];
+    let end = Path::new(text).extension().and_then(|end| end.to_str());
+    let named = end.is_some_and(|end| ends.contains(&&*end.to_ascii_lowercase()));
     // A word of a path that is longer could be part of a key.
-    let short = |word: &str| word.len() <= 40;
-    let named = || {
-        let ends = ["pem", "crt", "cer", "cert", "key", "ca", "der"];
-        let end = path.extension().and_then(|end| end.to_str());
-        end.is_some_and(|end| ends.contains(&&*end.to_ascii_lowercase()))
-    };
-    let dotted = || {
-        ["./", "../", "~/"]
-            .iter()
-            .any(|start| text.starts_with(start))
-    };
-    let stands = || path.symlink_metadata().is_ok();
-    let housed = || {
-        let house = path.parent().filter(|house| house.parent().is_some());
-        path.is_absolute() && house.is_some_and(Path::is_dir)
-    };
-    plain && (stands() || text.split(['/', '\\']).all(short) && (named() || dotted() || housed()))
+    let short = text.split(['/', '\\']).all(|word| word.len() <= 24);
+    let plain = |c: char| c.is_alphanumeric() || " /\\._-~".contains(c);
+    named && short && text.len() <= 200 && text.chars().all(plain)
 }
 
 /// What is wrong with a PEM text, in words that show nothing of it: those of `pem::Error` have
@@ -352,27 +353,33 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_read_is_shown() {
-        let here = std::env::temp_dir();
-        let housed = here.join("no-such-file");
-        for path in [
-            "/nonexistent/tls/ca.crt",
-            "certs/Client.PEM",
-            "client.key",
-            "./client",
-            "../secrets/client",
-            "~/client",
-            housed.to_str().unwrap(),
-            // A directory stands there.
-            here.to_str().unwrap(),
-        ] {
-            for what in ["ca", "cert", "key"] {
+    fn of_a_path_that_cannot_be_read_is_shown_what_is_no_secret() {
+        for path in ["/nonexistent/tls/ca.crt", "certs/Authority.PEM"] {
+            let ca = said("ca", path);
+            assert!(ca.contains(&format!("the file `{path}` cannot")), "{ca}");
+            for what in ["cert", "key"] {
                 let said = said(what, path);
                 assert!(
-                    said.contains(&format!("the file `{path}` cannot")),
+                    !said.contains("nonexistent") && !said.contains("uth"),
                     "{said}"
                 );
             }
+        }
+        let here = std::env::temp_dir();
+        let here = here.to_str().unwrap().trim_end_matches('/');
+        for name in ["s3cret", "s3cret/s3cret.pem", "s3cret:s3cret.crt"] {
+            for what in ["ca", "cert", "key"] {
+                let said = said(what, &format!("{here}/{name}"));
+                assert!(
+                    said.contains(&format!("below `{here}`")) || what == "ca",
+                    "{said}"
+                );
+                assert!(!said.contains("s3cret") || name.contains(".pem"), "{said}");
+            }
+        }
+        for text in ["client", "redis://u:s3cret@h/ca.crt", "u:s3cret@h.pem"] {
+            let said = said("ca", text);
+            assert!(said.contains("no file of that name can be read"), "{said}");
         }
     }
 
@@ -469,7 +476,7 @@ mod tests {
         std::fs::remove_file(folder.join("ca")).unwrap();
         let (roots, _, told) = next(&tls);
         assert!(
-            roots == after && told[0].contains("cannot be read"),
+            roots == after && told[0].contains("no file of that name below"),
             "{told:?}"
         );
         std::fs::remove_dir_all(folder).unwrap();

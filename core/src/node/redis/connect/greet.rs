@@ -57,7 +57,7 @@ pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> 
     if greeted.is_err() && target.routes.is_none() {
         target.gate.survey.absent(target.node);
     }
-    greeted
+    greeted.map_err(|fault| target.address.quiet(fault))
 }
 
 async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {

@@ -55,6 +55,22 @@ pub(crate) enum Stopped {
     Unfit(Unfit, String),
 }
 
+impl Stopped {
+    /// What came in the way, where that has a text of the server's.
+    fn fault(&mut self) -> Option<&mut Fault> {
+        match self {
+            Stopped::Unreached(fault)
+            | Stopped::Tls(fault)
+            | Stopped::Unnamed(fault)
+            | Stopped::Refused(fault)
+            | Stopped::Lacks(fault)
+            | Stopped::Clock(fault)
+            | Stopped::Several(fault) => Some(fault),
+            Stopped::Unfit(..) => None,
+        }
+    }
+}
+
 /// What a look has seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
@@ -109,7 +125,11 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
         .await
     };
     // The look for other namespaces comes behind that, and does not stop the report.
-    looked.stopped = stopped.err().filter(|_| !looked.seen);
+    let mut stopped = stopped.err().filter(|_| !looked.seen);
+    if let Some(fault) = stopped.as_mut().and_then(Stopped::fault) {
+        *fault = target.address.quiet(fault.clone());
+    }
+    looked.stopped = stopped;
     looked
 }
 

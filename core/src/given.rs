@@ -1,0 +1,143 @@
+//! What is shown of what a caller gave.
+//!
+//! A wrong argument may be a secret that stands in a wrong place: a URL with its password where a
+//! word is wanted, the text of a key where a path is. So an error has the type of what was given,
+//! and of a text its length, unless it is shorter than any secret. What others see as a matter of
+//! course, as the name of a lock, is refused where it is a URL with a password or a key.
+
+use crate::mutants::mutant;
+
+/// The longest text that is shown as it is, in characters.
+const SHORT: usize = 5;
+
+/// Options of which nothing is shown, in the words of every language.
+const SECRET: [&str; 9] = [
+    "a node",
+    "ca",
+    "cert",
+    "cert_key",
+    "environment",
+    "key",
+    "nodes",
+    "password",
+    "url",
+];
+
+/// Whether nothing of what was given for the option is shown, however short it is.
+pub fn is_secret(option: &str) -> bool {
+    SECRET.contains(&option)
+}
+
+/// A text that was given for an option, for a message.
+pub fn shown(option: &str, given: &str) -> String {
+    let characters = given.chars().count();
+    let plain = mutant!(
+        "shows-what-was-given",
+        characters <= SHORT && !is_secret(option),
+        true
+    );
+    match plain {
+        true => format!("`{}`", given.escape_debug()),
+        false => format!("text of {characters} characters"),
+    }
+}
+
+/// Refuses a text that everybody sees and that holds a secret; `what` it is.
+pub fn check(what: &str, text: &[u8]) -> Result<(), String> {
+    let found = mutant!("secrets-are-names", found(text), None);
+    match found {
+        Some(secret) => Err(format!(
+            "{what} is {secret}, and others see it: nodes, logs, and who else asks. URLs of nodes are \
+             for the option nodes alone"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The secret that the text is or has, if any, in words.
+pub fn found(text: &[u8]) -> Option<&'static str> {
+    let has = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    if !text.contains(&b':') && !text.contains(&b'-') {
+        return None;
+    }
+    if has(b"-----BEGIN") {
+        return Some("the text of a key or a certificate");
+    }
+    let signs = text.windows(2).enumerate();
+    let mut ends = signs.filter(|(_, sign)| sign == b":/").map(|(at, _)| at);
+    let is_url = |end: usize| {
+        let (scheme, rest) = (&text[..end], &text[end + 2..]);
+        let of_scheme = |b: &u8| b.is_ascii_alphanumeric() || *b == b'+';
+        let length = scheme.iter().rev().take_while(|b| of_scheme(b)).count();
+        let scheme = scheme[end - length..].to_ascii_lowercase();
+        let of_nodes = [&b"redis"[..], b"valkey", b"unix"];
+        let of_node = of_nodes.iter().any(|begin| scheme.starts_with(begin));
+        let login = rest.iter().rposition(|b| *b == b'@').map(|at| &rest[..at]);
+        let password = rest
+            .to_ascii_lowercase()
+            .windows(4)
+            .any(|part| part == b"pass");
+        match login {
+            Some(_) if of_node => true,
+            // Behind a path an `@` is no end of a login.
+            Some(login) => {
+                let login = login.strip_prefix(b"/").unwrap_or(login);
+                let colon = login.iter().position(|b| *b == b':');
+                colon.is_some_and(|colon| !login[..colon].contains(&b'/'))
+            }
+            None => of_node && password,
+        }
+    };
+    ends.any(is_url).then_some("a URL with a password")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shown_where_it_is_shorter_than_a_secret() {
+        assert_eq!(shown("restart_guard", "maybe"), "`maybe`");
+        assert_eq!(shown("set_name", "a\n"), "`a\\n`");
+        assert_eq!(shown("layout", ""), "``");
+        assert_eq!(shown("layout", "häää!x"), "text of 6 characters");
+        for option in SECRET {
+            assert_eq!(shown(option, "abc"), "text of 3 characters");
+        }
+    }
+
+    #[test]
+    fn what_others_see_has_no_secret() {
+        for secret in [
+            "redis://u:s3cret@h:6379",
+            "redis://s3cret@h",
+            "REDISS://:s3cret@h",
+            "x redis+sentinel://h/m?sentinel_password=s3cret",
+            "redis+unix:///s?Pass=s3cret",
+            "unix:/u:s3cret@h",
+            "valkeys://u:s3/cret@h",
+            "https://u:s3cret@h/x",
+            "amqp://u:s3/cret@h",
+            "-----BEGIN PRIVATE KEY-----\ns3cret",
+        ] {
+            let told = check("the lock name", secret.as_bytes()).unwrap_err();
+            assert!(
+                told.contains("the lock name is ") && !told.contains("s3"),
+                "{told}"
+            );
+        }
+        for name in [
+            "orders:42",
+            "mail:joe@example.com",
+            "https://example.org/a:b@c",
+            "https://joe@example.org",
+            "redis://cache:6379/0",
+            "file:/etc/passwd",
+            "a:/b@c",
+            "--",
+            "",
+        ] {
+            assert!(check("the lock name", name.as_bytes()).is_ok(), "{name}");
+        }
+    }
+}

@@ -135,7 +135,13 @@ GATE = [
     # The same of C under sanitizers and valgrind.
     Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=9),
     Step("rust-drawn", [sys.executable, "tests/rust/programs.py"], floor=20_000),
-    Step("c-drawn", [sys.executable, "tests/c/run.py", "--part", "drawn"], floor=4),
+    Step("c-drawn", [sys.executable, "tests/c/run.py", "--part", "drawn"], floor=6),
+    # Wrong arguments, with a marker where a secret stands: of each language (C's are part of the step before), and the command.
+    Step("secrets", ["target/release/secrets"], floor=10_000),
+    Step("secrets-python", [PYTHON, "tests/secrets/drawn.py"], floor=10_000),
+    Step("secrets-node", ["node", "tests/secrets/drawn.mjs"], floor=10_000),
+    Step("secrets-command", [sys.executable, "tests/secrets/commands.py"], floor=10_000),
+    Step("secrets-seen", [PYTHON, "tests/secrets/test_seen.py", "-v"], floor=4),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     # What is told to the crate of that name, which is nobody's unless it is asked for.
     Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "tracing", "--locked", "--lib", "--", "timed", "dispatch"]),

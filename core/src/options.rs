@@ -4,8 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::given;
 use crate::{Client, ClientBuilder, Layout, Lock, RestartGuard};
 
 macro_rules! options {
@@ -14,7 +16,7 @@ macro_rules! options {
     }) => {
         $(#[$about])*
         #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-        #[serde(default, deny_unknown_fields)]
+        #[serde(default, deny_unknown_fields, remote = "Self")]
         pub struct $Name {
             $(
                 #[doc = concat!("See [`", stringify!($Target), "::", stringify!($field), "`].")]
@@ -32,6 +34,18 @@ macro_rules! options {
                     None => target,
                 };)*
                 target
+            }
+        }
+
+        impl Serialize for $Name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                $Name::serialize(self, to)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $Name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$Name, D::Error> {
+                $Name::deserialize(from).map_err(quiet)
             }
         }
 
@@ -107,6 +121,25 @@ options_with_those_of_locks! {
     LockOptions for Lock {
         shared: bool,
         slots: u32,
+    }
+}
+
+/// What is wrong with options, without what was given, which may hold secrets.
+fn quiet<E: Error>(error: E) -> E {
+    let text = error.to_string();
+    let Some(at) = text.rfind(", expected ") else {
+        return error;
+    };
+    let (said, expected) = text.split_at(at);
+    let name = said.strip_prefix("unknown field `");
+    let name = name.and_then(|name| name.strip_suffix('`'));
+    match (name, said.find('"')) {
+        (Some(name), _) => {
+            let name = given::shown("field", name);
+            E::custom(format!("unknown field {name}{expected}"))
+        }
+        (None, Some(quoted)) => E::custom(format!("{}{expected}", said[..quoted].trim_end())),
+        (None, None) => error,
     }
 }
 

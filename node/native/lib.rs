@@ -53,6 +53,18 @@ pub fn panic_later(port: &Port, number: i64) -> Option<Failure> {
     port.start(number, true, async { panic!("a test") })
 }
 
+/// A text that was given for an option, as messages show it.
+#[napi(catch_unwind)]
+pub fn given(option: String, text: String) -> String {
+    quorlock::binding::given(&option, &text)
+}
+
+/// Whether nothing is shown of what was given for the option.
+#[napi(catch_unwind)]
+pub fn is_secret(option: String) -> bool {
+    quorlock::binding::is_secret(&option)
+}
+
 /// See [`quorlock::metrics_text`].
 #[napi(catch_unwind)]
 pub fn metrics_text() -> Either<String, Failure> {

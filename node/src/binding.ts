@@ -207,6 +207,10 @@ export interface Native {
   readonly Failures: new () => NativeFailures;
   client(port: NativePort, options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
   metricsText(): string | Failure;
+  /** A text that was given for an option, as messages show it. */
+  given(option: string, text: string): string;
+  /** Whether nothing is shown of what was given for the option. */
+  isSecret(option: string): boolean;
   testingNodes(count: number): string[];
   testingLose(name: Uint8Array, reason: string): number | Failure;
   closeAll(): boolean | Failure;

@@ -1,8 +1,8 @@
 /** Options: what a user may give, and what the native part gets. */
 
-import { inspect, types } from "node:util";
+import { types } from "node:util";
 
-import type { NativeClientOptions, NativeLockOptions } from "./binding.js";
+import { native, type NativeClientOptions, type NativeLockOptions } from "./binding.js";
 import { invalid } from "./errors.js";
 import type { LossReason } from "./lease.js";
 
@@ -171,29 +171,67 @@ export interface ForceOptions {
 
 type Convert = (name: string, value: unknown) => unknown;
 
+/** The longest number that is shown, as text: no longer one is meant. And the longest where a secret may stand. */
+const [DIGITS, SHORT] = [24, 5];
+
 /**
- * A value for a message, shortened. What may be or hold the URL of a node, and with it a password, is named by its type
- * alone: that is whatever is no word, number or flag.
+ * A value that was given for an option, for a message. What may be or hold the URL of a node, and with it a password, is named
+ * by its type alone: that is whatever is no text, number or flag. Of a text the core says what is shown.
  */
-function given(value: unknown): string {
+function given(name: string, value: unknown): string {
   if (value === null) return "null";
   switch (typeof value) {
     case "string":
-      return /:\/|@|-----BEGIN/.test(value) ? "a URL or a key" : inspect(value, { maxStringLength: 64 });
+      return native.given(name, value);
     case "object":
       return Array.isArray(value) ? "an array" : "an object";
     case "function":
     case "symbol":
       return `a ${typeof value}`;
     case "bigint":
-      return `${value}n`;
+    case "number": {
+      const text = typeof value === "bigint" ? `${value}n` : String(value);
+      return text.length > (native.isSecret(name) ? SHORT : DIGITS) ? `a ${typeof value}` : text;
+    }
     default:
       return String(value);
   }
 }
 
+/** Names of options that other libraries have, and those of ours elsewhere: no secret is one of them. */
+const KNOWN = new Set(
+  (
+    "client cluster connection connections db duration events fence force forced host hostname interval key lifetime log name node " +
+    "onError onLost owner password port reentrant retries retry retryCount retryDelay shared signal slots socket timeout tls token " +
+    "tries url urls user username otherwise every again observe onStopped"
+  ).split(" "),
+);
+
+/** Whether the two differ in no more than two letters: then one is the other, misspelt. */
+function alike(one: string, other: string): boolean {
+  if (Math.abs(one.length - other.length) > 2) return false;
+  let row = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= one.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j++) {
+      const same = one[i - 1] === other[j - 1] ? 0 : 1;
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + same));
+    }
+    row = next;
+  }
+  return row[other.length]! <= 2;
+}
+
+/** An option that there is not. Its name is shown where it is one that is meant, or nearly: it may be a URL with its password. */
+function unknown(name: string, tables: Record<string, Convert>[]): Error {
+  const lower = name.toLowerCase();
+  const known = () => tables.some((table) => Object.keys(table).some((option) => alike(lower, option.toLowerCase())));
+  const meant = KNOWN.has(name) || (name.length <= 32 && (/^\w{1,5}$/.test(name) || (/^\w+$/.test(name) && known())));
+  return invalid(meant ? `there is no option '${name}' here` : "there is no option of that name here");
+}
+
 function wrong(name: string, value: unknown, want: string): Error {
-  return invalid(`${name} is ${given(value)}: give ${want}`);
+  return invalid(`${name} is ${given(name, value)}: give ${want}`);
 }
 
 const number =
@@ -239,8 +277,7 @@ const text = string("a string");
 
 const pem: Convert = (name, value) => {
   if (types.isUint8Array(value)) return Buffer.from(value).toString();
-  // Whatever it is, it may hold a key: not shown.
-  if (typeof value !== "string") throw invalid(`${name} is of type ${typeof value}: give the path of a PEM file, or its text`);
+  if (typeof value !== "string") throw wrong(name, value, "the path of a PEM file, or its text");
   return value;
 };
 
@@ -315,7 +352,7 @@ function converted(what: string, given: unknown, ...tables: Record<string, Conve
     if (value === undefined) continue;
     const i = tables.findIndex((table) => Object.hasOwn(table, name));
     // A misspelt option would silently be its default.
-    if (i < 0) throw invalid(/^\w{1,64}$/.test(name) ? `there is no option '${name}' here` : "there is no option of that name here");
+    if (i < 0) throw unknown(name, tables);
     found[i]![name] = tables[i]![name]!(name, value);
   }
   return found;

@@ -39,9 +39,13 @@ impl Client {
     }
 
     /// Goes on with an exported lease.
-    fn adopt(&self, text: String) -> Call {
+    fn adopt(&self, text: &Bound<'_, PyAny>) -> PyResult<Call> {
+        let text = options::text("the exported lease", text)?;
         let core = self.core.clone();
-        Call::new(true, async move { core.adopt(&text).await.map(Some) })
+        Ok(Call::new(
+            true,
+            async move { core.adopt(&text).await.map(Some) },
+        ))
     }
 
     fn nodes(&self) -> Vec<&str> {

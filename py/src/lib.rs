@@ -88,6 +88,18 @@ pub(crate) fn warn(event: &'static str, template: &'static str, name: String) {
     }
 }
 
+/// A value that was given for an option, as messages show it.
+#[pyfunction]
+fn given(option: &str, value: &Bound<'_, PyAny>) -> String {
+    options::shown(option, value)
+}
+
+/// Why a name is refused that everybody would see, with `{what}` for what it is; `None`: it is not.
+#[pyfunction]
+fn secret_in(name: &[u8]) -> Option<String> {
+    quorlock::binding::check_shared("{what}", name).err()
+}
+
 /// See [`quorlock::metrics_text`].
 #[pyfunction]
 fn metrics_text(py: Python<'_>) -> String {
@@ -146,6 +158,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_log_to, module)?)?;
     module.add_function(wrap_pyfunction!(_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
+    module.add_function(wrap_pyfunction!(given, module)?)?;
+    module.add_function(wrap_pyfunction!(secret_in, module)?)?;
     module.add_function(wrap_pyfunction!(metrics_text, module)?)?;
     module.add_function(wrap_pyfunction!(testing_nodes, module)?)?;
     module.add_function(wrap_pyfunction!(testing_lose, module)?)?;

@@ -16,7 +16,7 @@ pub(crate) type Options<'py> = Bound<'py, PyDict>;
 pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     // True would be a second.
     if value.is_exact_instance_of::<PyBool>() {
-        let text = format!("{name} is {}: give a time in seconds", shown(value));
+        let text = format!("{name} is {}: give a time in seconds", shown(name, value));
         return Err(PyTypeError::new_err(text));
     }
     let given = number(name, value, "a time in seconds")?;
@@ -26,23 +26,26 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
     })
 }
 
-/// A value for a message. What may hold the URL of a node, and with it a password, is named
-/// by its type alone: that is whatever is no word, number or flag.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+/// A value that was given for an option, for a message. What may hold the URL of a node, and with
+/// it a password, is named by its type alone: that is whatever is no text, number or flag. Of a text
+/// the core says what is shown.
+pub(crate) fn shown(option: &str, value: &Bound<'_, PyAny>) -> String {
     if let Ok(text) = value.cast::<PyString>() {
-        return binding::word(&text.to_string_lossy());
+        return binding::given(option, &text.to_string_lossy());
     }
     let plain = value.is_none()
         || value.is_exact_instance_of::<PyBool>()
         || value.is_exact_instance_of::<PyInt>()
         || value.is_exact_instance_of::<PyFloat>();
-    match value.repr() {
-        Ok(repr) if plain => repr.to_string().chars().take(64).collect(),
-        _ => {
-            let name = value.get_type().name();
-            format!("a {}", name.map_or_else(|_| "?".into(), |n| n.to_string()))
-        }
+    // Nor what has more digits than any number that is meant.
+    let most = if binding::is_secret(option) { 5 } else { 24 };
+    let repr = || value.repr().ok().map(|repr| repr.to_string());
+    if plain && let Some(repr) = repr().filter(|repr| repr.len() <= most) {
+        return repr;
     }
+    let name = value.get_type().name().map(|name| name.to_string());
+    let name = name.ok().filter(|name| name.len() <= 40);
+    format!("a {}", name.unwrap_or_else(|| "?".into()))
 }
 
 /// What is refused for its type, by the name of the option.
@@ -52,7 +55,7 @@ where
 {
     value
         .extract()
-        .map_err(|_| PyTypeError::new_err(format!("{name} is {}: give {give}", shown(value))))
+        .map_err(|_| PyTypeError::new_err(format!("{name} is {}: give {give}", shown(name, value))))
 }
 
 fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
@@ -68,7 +71,7 @@ pub(crate) fn fence(value: &Bound<'_, PyAny>) -> PyResult<u64> {
             ErrorKind::InvalidArgument,
             format!(
                 "fence is {}: give one that a lease had, 1 to 2^53 - 1",
-                shown(&whole)
+                shown("fence", &whole)
             ),
         )
     })
@@ -78,7 +81,7 @@ fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     typed(name, value, "True or False")
 }
 
-fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     typed(name, value, "text")
 }
 
@@ -117,9 +120,9 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         .as_ref()
         .is_err_and(|e| e.is_instance_of::<PyTypeError>(value.py()))
     {
-        let given = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
-            "{name} is a {given}: give an integer"
+            "{name} is {}: give an integer",
+            shown(name, value)
         )));
     }
     let count = given.ok().and_then(|given| i32::try_from(given).ok());
@@ -130,7 +133,7 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
             ErrorKind::InvalidArgument,
             format!(
                 "{name} is {}: give an integer, 0 to {}",
-                shown(value),
+                shown(name, value),
                 i32::MAX
             ),
         )),
@@ -178,9 +181,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "namespace" => to.namespace(text(name, &value)?),
             "fence_ttl" => to.fence_ttl(seconds(name, &value)?),
             "set_name" => to.set_name(text(name, &value)?),
-            "restart_guard" => {
-                to.restart_guard(checked(value.py(), value.extract::<&str>()?.parse())?)
-            }
+            "restart_guard" => to.restart_guard(checked(value.py(), text(name, &value)?.parse())?),
             "accept_eviction" => to.accept_eviction(flag(name, &value)?),
             "wait_replicas" => to.wait_replicas(count(name, &value)?),
             "ca" => to.ca(pem(name, &value)?),

@@ -43,12 +43,13 @@ PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scena
             "faults-worker-c": "tests/c/faults-worker.c", "names-worker-c": "tests/c/names-worker.c",
             "names-worker-cpp": "tests/cpp/names-worker.cpp", "leaders-worker-cpp": "tests/cpp/leaders-worker.cpp",
             "endurance-c": "tests/c/endurance.c", "programs": "tests/cpp/programs.cpp", "handles": "tests/c/handles.c",
+            "secrets": "tests/c/secrets.c",
             "test-c": "tests/c/test*.[ch]", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}
 # Newest version of the C library that may be asked for.
 GLIBC = (2, 34)
 CHECKS = {}
 # What of it a checker of memory watches, and what is drawn; all else is plain.
-PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs", "handles")}
+PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs", "handles", "secrets")}
 # How many programs are drawn, and on real servers, which take longer; and those of handles, which are watched.
 DRAWN, DRAWN_ON_SERVERS = 20_000, 1_000
 HANDLES, HANDLES_IN_VALGRIND = 1_000, 100
@@ -426,6 +427,19 @@ def handles_sanitized():
 def handles_in_valgrind():
     command = [*VALGRIND, compiled("handles"), "--programs", str(HANDLES_IN_VALGRIND), "--from", "1000000"]
     return freed_under_calls(run(*command), HANDLES_IN_VALGRIND)
+
+
+@check
+def secrets_are_not_shown():
+    return counted(run(compiled("secrets")), 10_000)
+
+
+@check
+def secrets_are_seen():
+    """The judge of the above, where each draw shows its marker."""
+    done = subprocess.run([compiled("secrets"), "--draws", "100", "--broken"], stdout=subprocess.PIPE, text=True)
+    if "\n0 passed, 100 failed\n" not in done.stdout:
+        raise Failure(done.stdout[-1000:])
 
 
 @check

@@ -1369,7 +1369,7 @@ void mistakes_in_options() {
     CHECK(refused(options, "fence_ttl is 119.999s"));
     options.fence_ttl = 120s;
     options.set_name = "two words";
-    CHECK(refused(options, "set_name is `two words`"));
+    CHECK(refused(options, "set_name is text of 9 characters"));
     options.set_name = "mine";
     options.restart_guard = static_cast<quorlock::restart_guard>(3);
     CHECK(refused(options, "restart_guard is 3"));

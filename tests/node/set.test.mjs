@@ -160,7 +160,7 @@ const WRONG = [
   [{ setName: 5 }, /^setName is 5: give a string$/],
   [{ setName: "a b" }, /^setName is `a b`: give /],
   [{ setName: "" }, /^setName is ``/],
-  [{ setName: "x".repeat(65) }, /^setName is `x{65}`/],
+  [{ setName: "x".repeat(65) }, /^setName is text of 65 characters/],
   [{ restartGuard: "maybe" }, /^restartGuard is `maybe`: give auto, on or off$/],
   [{ restartGuard: true }, /^restartGuard is true: give "auto", "on" or "off"$/],
   [{ acceptEviction: "yes" }, /^acceptEviction is 'yes': give true or false$/],

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import functools
 import gc
 import logging
 import pickle
@@ -198,6 +199,66 @@ class Secrets(unittest.TestCase):
         for name, value in (("ttl", "10s"), ("renew", 1), ("drift", None), ("restart_guard", "maybe")):
             with self.assertRaisesRegex((TypeError, ValueError), f"{name} is .*{value}"):
                 quorlock.Client(NODES, **{name: value})
+
+    def test_what_is_shown_of_a_text_is_no_secret(self):
+        for name, value, shown in (("ttl", "s3cret", "text of 6 characters"), ("layout", "s3cret", "text of 6 characters"), ("wait_replicas", 10**40, "a int"),
+                                   ("restart_guard", "on?", "`on\\?`"), ("cert", 5, "5"), ("nodes", 123456, "a int")):
+            with self.assertRaisesRegex((TypeError, ValueError), f"{name} is {shown}: "):
+                quorlock.Client(**{"nodes": NODES, name: value})
+        for name in ("label", "group", "namespace", "set_name"):
+            with self.assertRaisesRegex(quorlock.InvalidArgumentError, f"{name} is a URL with a password"):
+                quorlock.Client(NODES, **{name: "redis://:s3cret@h"})
+        client = quorlock.Client(NODES)
+        for name in ("redis://:s3cret@h", "-----BEGIN PRIVATE KEY-----\ns3cret"):
+            for call in (client.lock, client.election, lambda name: quorlock.redlock(name, client=client).__enter__()):
+                with self.assertRaisesRegex(quorlock.InvalidArgumentError, "the lock name is (a URL with a password|the text of a key)"):
+                    call(name)
+
+    def test_a_traceback_has_no_variable_of_what_was_given(self):
+        client = quorlock.Client(NODES)
+        url = "redis://u:s3cret@h:99999"
+
+        def entered():
+            with quorlock.redlock("a", nodes=url):
+                self.fail("entered")
+
+        calls = [lambda: quorlock.Client(url), lambda: quorlock.aio.Client([url]), lambda: quorlock.Client(NODES, ttl=url), lambda: quorlock.Client(NODES, cert="x", key=url),
+                 lambda: client.lock("a", label=url), lambda: client.adopt(url), lambda: client.lock("a").acquire(label=url), entered,
+                 lambda: quorlock.redlock("a", nodes=[url])(print)(), lambda: quorlock.once("a", every=url, nodes=NODES)(print),
+                 lambda: quorlock.semaphore("a", 2, nodes=NODES, ttl=url)(print), lambda: asyncio.run(quorlock.aio.Client(NODES).adopt(url))]
+        for number, call in enumerate(calls):
+            with self.subTest(number):
+                # `assertRaises` would take the traceback away.
+                try:
+                    call()
+                    self.fail("not refused")
+                except (quorlock.QuorlockError, TypeError) as error:
+                    told = traceback.TracebackException.from_exception(error, capture_locals=True)
+                    self.assertIsNone(error.__context__)
+                ours = [frame for frame in told.stack if frame.filename != __file__ and "asyncio" not in frame.filename]
+                self.assertNotIn("s3cret", f"{told} {[frame.locals for frame in ours]}")
+                # But the frames of the program.
+                self.assertTrue(any(frame.filename == __file__ for frame in told.stack))
+
+    def test_the_errors_of_what_was_given_keep_their_frames(self):
+        def nodes():
+            yield NOWHERE
+            raise RuntimeError("of the caller's own")
+
+        try:
+            quorlock.Client(nodes())
+            self.fail("not refused")
+        except RuntimeError as error:
+            self.assertIn("nodes", [frame.name for frame in traceback.extract_tb(error.__traceback__)])
+
+    def test_what_was_not_made_can_be_shown(self):
+        for kind in (quorlock.Client, quorlock.aio.Client):
+            one = kind.__new__(kind)
+            self.assertRaises(TypeError, one.__init__, [{"url": "redis://u:s3cret@h"}])
+            self.assertRegex(repr(one), r"^<quorlock\.(aio\.)?Client that was not made>$")
+        one = quorlock.redlock("a", nodes="redis://u:s3cret@h", cert="s3cret", cert_key="s3cret")
+        self.assertNotIn("s3cret", f"{vars(one)} {one!r}")
+        self.assertNotIn("s3cret", repr(quorlock.redlock(key=functools.partial(print, "s3cret"), nodes=NODES)))
 
     def test_repr_shows_no_token_and_cuts_names(self):
         with quorlock.Client(NODES) as client:

@@ -1,8 +1,10 @@
 """Several locks at once: all of them, or none."""
 
 import asyncio
+import collections
 import gc
 import threading
+import types
 import warnings
 from unittest import mock
 
@@ -82,6 +84,12 @@ class Several(Case):
                 self.assertEqual(both.fences, leases.fences)
             self.assertTrue(leases.is_held())
         self.assert_nothing_left()
+
+    def test_a_mapping_is_no_list_of_names(self):
+        for given in ({"a": 1}, collections.OrderedDict(a=1), types.MappingProxyType({"a": 1})):
+            with self.assertRaisesRegex(TypeError, "the key is a"):
+                redlock(key=lambda given: given, client=self.client)(self.fail)(given)
+            self.assertRaisesRegex(TypeError, "name is a", redlock, given, client=self.client)
 
     def test_a_function_runs_with_all_of_them(self):
         a, b, _ = self.names

@@ -4,6 +4,7 @@ use quorlock::defaults;
 
 use crate::args::Acl;
 use crate::exit::{self, Failure};
+use crate::given;
 use crate::output::line;
 
 pub fn acl(options: &Acl) -> Result<i32, Failure> {
@@ -11,12 +12,11 @@ pub fn acl(options: &Acl) -> Result<i32, Failure> {
     // A command of one line, which somebody will paste.
     for (what, text) in [("user", &*options.user), ("namespace", namespace)] {
         if text.is_empty() || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            let message = format!(
-                "the {what} `{}` is empty or has blanks",
-                text.escape_debug()
-            );
+            let shown = given::shown(what, text);
+            let message = format!("the {what} is {shown}: it is empty or has blanks");
             return Err(Failure::new(exit::USAGE, message));
         }
+        given::check(&format!("the {what}"), text)?;
     }
     let mut words = quorlock::permissions(namespace);
     if options.operator {

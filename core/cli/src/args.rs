@@ -8,6 +8,7 @@ use clap::{Args as Group, Parser, Subcommand};
 use quorlock::RestartGuard;
 
 use crate::exit;
+use crate::given;
 use crate::times;
 
 /// A distributed lock over independent Redis or Valkey masters, for a shell.
@@ -294,6 +295,10 @@ pub struct Run {
     /// Only tells that the lock is about to be lost, and lets the command run on.
     #[arg(long)]
     pub no_kill: bool,
+    /// Keeps from the command the variables of this program that may hold secrets: QUORLOCK_NODES,
+    /// QUORLOCK_KEY and QUORLOCK_CERT. It finds the lock and the fence all the same.
+    #[arg(long)]
+    pub no_nodes_env: bool,
     /// What others see of who holds the lock; without, host, process and command.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
@@ -416,54 +421,16 @@ pub fn explain(error: &clap::Error) -> i32 {
         let _ = error.print();
         return exit::USAGE;
     }
-    let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let told = without_keys(&error.render().to_string(), given);
-    eprint!("quorlock: {}", without_urls(&told));
+    let words = std::env::args_os().skip(1);
+    // An option may stand in a variable.
+    let variables = std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy();
+        name.starts_with("QUORLOCK_")
+    });
+    let given = words.chain(variables.map(|(_, value)| value));
+    let given = given.map(|word| word.to_string_lossy().into_owned());
+    eprint!("quorlock: {}", given::without_words(error, given));
     exit::USAGE
-}
-
-/// The same text without those of the words `given` that may be keys, whole or as far as a `=`.
-fn without_keys(text: &str, given: impl Iterator<Item = String>) -> String {
-    let mut out = text.to_owned();
-    for word in given {
-        let value = match word.split_once('=') {
-            Some((name, value)) if name.starts_with("--") && !name.starts_with("---") => value,
-            _ => &word,
-        };
-        let base64 = |b: u8| b.is_ascii_alphanumeric() || b"+/=-_".contains(&b);
-        let long = |run: &[u8]| run.len() >= 40;
-        let framed = value.contains("-----") || value.contains(char::is_control);
-        if framed || value.as_bytes().split(|b| !base64(*b)).any(long) {
-            let start = value.split('=').next().unwrap_or_default();
-            for part in [value, start].into_iter().filter(|part| !part.is_empty()) {
-                out = out.replace(part, "…");
-            }
-        }
-    }
-    out
-}
-
-/// The same text without words that may be URLs with passwords: clap repeats what it was given.
-fn without_urls(text: &str) -> String {
-    let secret = |word: &&str| word.contains("://") || word.contains('@');
-    let mut hidden = false;
-    let mut out: String = text
-        .split_inclusive(char::is_whitespace)
-        .map(|word| match secret(&word) {
-            true => {
-                hidden = true;
-                let end = word.trim_end().len();
-                format!("…{}", &word[end..])
-            }
-            false => word.to_owned(),
-        })
-        .collect();
-    if hidden {
-        out.push_str(
-            "\nThe URLs of nodes go into QUORLOCK_NODES, or into a file for --nodes-file.\n",
-        );
-    }
-    out
 }
 
 #[cfg(test)]
@@ -475,42 +442,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn a_key_in_an_argument_is_not_repeated() {
-        let body = "MHcCAQEEIBMs0hUYjnWUE1BHSO/yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49==";
-        let framed = format!("-----BEGIN KEY-----\n{body}\n-----END KEY-----");
-        for key in [body, &framed] {
-            for words in [
-                vec!["list", "a", key],
-                vec!["list", "--", "a", key],
-                vec![key],
-                vec!["run", "a", key, "--", "true"],
-                vec!["run", "--ttl", key, "a", "--", "true"],
-                vec!["list", "--kee", key],
-            ] {
-                let words = || ["quorlock"].iter().chain(&words).map(|w| (*w).to_owned());
-                let text = Args::try_parse_from(words()).unwrap_err().to_string();
-                let text = without_keys(&text, words());
-                assert!(!text.contains(&body[..6]), "{text}");
-            }
-        }
-        // Where a key belongs.
-        let words = ["quorlock", "list", "--cert", "client.crt", "--key", &framed];
-        assert!(Args::try_parse_from(words).is_ok());
-        let text = "'--ttl' wants a time";
-        let given = ["quorlock", "--ttl=5x", "a"].map(str::to_owned);
-        assert_eq!(without_keys(text, given.into_iter()), text);
-    }
-
-    #[test]
-    fn a_password_in_an_argument_is_not_repeated() {
-        let words = ["quorlock", "run", "a", "redis://:s3cret@h:1", "--", "true"];
-        let text = Args::try_parse_from(words).unwrap_err().to_string();
-        assert!(text.contains("s3cret"), "clap repeats it: {text}");
-        let text = without_urls(&text);
-        assert!(!text.contains("s3cret"), "{text}");
-        assert!(text.contains("QUORLOCK_NODES"), "{text}");
     }
 }

@@ -1,12 +1,17 @@
 //! From connection options to a client.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use quorlock::{Client, ClientBuilder, defaults};
 
 use crate::args::Connection;
 use crate::exit::{self, Failure};
+use crate::given;
+
+/// The longest file of nodes that is read, in bytes: one that is a device has no end.
+const LONGEST: u64 = 1 << 20;
 
 /// A client with these options; `label`: what others see of it.
 pub fn client(options: &Connection, label: Option<String>) -> Result<Client, Failure> {
@@ -63,16 +68,26 @@ fn set<T: Clone>(
 }
 
 fn of_file(path: &Path) -> Result<Vec<String>, Failure> {
-    let shown = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|e| Failure::new(exit::CONFIG, format!("the nodes file {shown}: {e}")))?;
+    let wrong = |why: String| {
+        let shown = given::file(path);
+        Failure::new(exit::CONFIG, format!("the nodes file ({shown}) {why}"))
+    };
+    let read = || {
+        let mut text = String::new();
+        let file = File::open(path)?;
+        file.take(LONGEST + 1).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = read().map_err(|e: io::Error| wrong(format!("cannot be read: {e}")))?;
+    if text.len() as u64 > LONGEST {
+        return Err(wrong("is longer than any list of nodes".into()));
+    }
     let nodes = urls(&text);
     if nodes.is_empty() {
-        let message = format!(
-            "the nodes file {shown} names no node: give one URL a line, as in {}",
+        return Err(wrong(format!(
+            "names no node: give one URL a line, as in {}",
             defaults::NODES_VARIABLE
-        );
-        return Err(Failure::new(exit::CONFIG, message));
+        )));
     }
     Ok(nodes)
 }

@@ -14,6 +14,7 @@ use crate::args::Dev;
 use crate::clock::now;
 use crate::events::{Event, Events};
 use crate::exit::{self, Failure};
+use crate::given;
 use crate::output::line;
 use crate::start;
 
@@ -197,7 +198,10 @@ impl Server {
             .process_group(0);
         start::end_with_parent(&mut command, libc::SIGKILL);
         let child = command.spawn().map_err(|e| {
-            let message = format!("{} cannot be started: {e}", program.display());
+            let message = format!(
+                "{} cannot be started: {e}",
+                given::program(program.as_os_str())
+            );
             Failure::new(exit::CONFIG, message)
         })?;
         Ok(Server {

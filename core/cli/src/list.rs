@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::List;
 use crate::connect;
 use crate::exit::Failure;
+use crate::given;
 use crate::inspect::as_object;
 use crate::output::{Ink, fit, ink, line, object, plain, size};
 use crate::times;
@@ -22,6 +23,7 @@ const MOST: usize = 1000;
 const AT_ONCE: usize = 64;
 
 pub fn list(options: &List) -> Result<i32, Failure> {
+    given::check("the pattern", options.names.as_deref().unwrap_or_default())?;
     let client = connect::client(&options.connection, None)?;
     if options.watch {
         return top::top(&client, options.names.as_deref());

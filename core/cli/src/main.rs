@@ -12,6 +12,7 @@ mod doctor;
 mod events;
 mod exit;
 mod force;
+mod given;
 mod init;
 mod inspect;
 mod list;

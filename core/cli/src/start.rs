@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
 use crate::exit::{self, Failure};
+use crate::given;
 
 /// The command of these words.
 pub fn command(words: &[OsString]) -> Result<Command, Failure> {
@@ -24,7 +25,7 @@ pub fn spawn(command: &mut Command, words: &[OsString]) -> Result<Child, Failure
             ErrorKind::NotFound => exit::NOT_FOUND,
             _ => exit::NOT_RUNNABLE,
         };
-        let program = words.first().map(|word| word.to_string_lossy());
+        let program = words.first().map(|word| given::program(word));
         let message = format!("cannot run {}: {e}", program.unwrap_or_default());
         Failure::new(code, message)
     })

@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
+use crate::given;
+
 /// Reads `10s`, `250ms`, `2m`, `1h30m`, or a plain number of seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time: give such as 10s, 250ms, 2m, 1h30m, or seconds");
+    let wrong = || {
+        format!(
+            "{} is no time: give such as 10s, 250ms, 2m, 1h30m, or seconds",
+            given::shown("time", text)
+        )
+    };
     let mut total = Duration::ZERO;
     let mut rest = text;
     loop {
@@ -39,7 +46,10 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 pub fn parse_some(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         time if time >= Duration::from_millis(10) => Ok(time),
-        _ => Err(format!("`{text}` is too short: give 10ms at least")),
+        _ => Err(format!(
+            "{} is too short: give 10ms at least",
+            given::shown("time", text)
+        )),
     }
 }
 

@@ -9,6 +9,7 @@ use clap_mangen::Man;
 
 use crate::args::{Args, Completions, Manual};
 use crate::exit::{self, Failure};
+use crate::given;
 
 pub fn completions(options: &Completions) -> Result<i32, Failure> {
     let mut text = Vec::new();
@@ -36,7 +37,15 @@ pub fn manual(options: &Manual) -> Result<i32, Failure> {
     let text = match &options.command {
         None => page(&args, "quorlock")?,
         Some(name) => {
-            let wrong = || Failure::new(exit::USAGE, format!("there is no command `{name}`"));
+            let wrong = || {
+                Failure::new(
+                    exit::USAGE,
+                    format!(
+                        "there is no such command: it is {}",
+                        given::shown("command", name)
+                    ),
+                )
+            };
             let command = args.find_subcommand(name).ok_or_else(wrong)?;
             page(command, &format!("quorlock-{name}"))?
         }
@@ -63,5 +72,11 @@ fn print(text: &[u8]) -> Result<i32, Failure> {
 }
 
 fn cannot(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(exit::USAGE, format!("{}: {error}", path.display()))
+    Failure::new(
+        exit::USAGE,
+        format!(
+            "the page cannot be written ({}): {error}",
+            given::file(path)
+        ),
+    )
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::exit::{self, Failure};
+use crate::given;
 use crate::output::{cut, seen, size_of};
 use writer::Writer;
 
@@ -33,7 +34,10 @@ impl Voice {
             None => None,
             Some(path) if path == Path::new("-") => Some(Writer::new(io::stdout())),
             Some(path) => Some(Writer::new(File::create(path).map_err(|e| {
-                let message = format!("--json {}: {e}", path.display());
+                let message = format!(
+                    "--json: the file cannot be written ({}): {e}",
+                    given::file(path)
+                );
                 Failure::new(exit::USAGE, message)
             })?)),
         };

@@ -211,6 +211,54 @@ fn the_command_knows_its_lock_and_fences_grow() {
 }
 
 #[test]
+fn the_nodes_are_kept_from_the_command() {
+    let nodes = ["memory://kept".to_owned()];
+    let script =
+        "echo ${QUORLOCK_NODES-none} ${QUORLOCK_KEY-none} ${QUORLOCK_CERT-none} $QUORLOCK_LOCK";
+    let ends = ["a", "--", "sh", "-c", script];
+    for (option, seen) in [
+        (&["run", "--no-nodes-env"][..], "none none none a"),
+        (&["run"], "memory://kept none none a"),
+    ] {
+        let done = done(&nodes, &[option, &ends].concat());
+        assert_eq!(
+            (done.code, done.stdout.trim()),
+            (0, seen),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn a_file_of_nodes_without_an_end_is_refused() {
+    let done = done(
+        &[],
+        &["run", "--nodes-file", "/dev/zero", "a", "--", "true"],
+    );
+    assert_eq!(done.code, 78, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("longer than any list"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn a_secret_is_in_no_label_and_no_error_of_a_command_that_is_none() {
+    let nodes = ["memory://none".to_owned()];
+    for program in ["redis://u:s3cret@h/x", "u:s3cret@h"] {
+        let done = done(&nodes, &["run", "--json", "-", "a", "--", program]);
+        assert_eq!(done.code, 127, "{}", done.stderr);
+        let said = done.stderr + &done.stdout;
+        assert!(
+            said.contains("cannot run text of") && !said.contains("s3cret"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_command_is_stopped_before_its_lock_ends() {
     let stage = Stage::new(3);
     // It ignores TERM, so that KILL has to come in time, too.

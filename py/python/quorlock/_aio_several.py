@@ -14,6 +14,7 @@ from ._client import checkable
 from ._doubt import left_in_doubt
 from ._owner import Stuck, Warned, before_awaiting, told
 from ._scope import Scope, Scopes, of_caller
+from ._unseen import guarded_coroutine
 from .errors import LockBusyError
 from .aio import Lease, Lock
 
@@ -167,6 +168,7 @@ class Locks(NotPickled):
     async def _enter(self, place: _native.Place) -> Leases:
         return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
 
+    @guarded_coroutine
     async def _entered(self, at_once: bool) -> Leases:
         if not at_once:
             return await self._acquired({}, by_hand=False)
@@ -203,6 +205,7 @@ class AttemptAll(NotPickled):
     async def _enter(self, place: _native.Place) -> Leases | None:
         return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
 
+    @guarded_coroutine
     async def _entered(self, at_once: bool) -> Leases | None:
         leases = await self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if leases is None and at_once and self._wait != 0:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from . import _native
 from ._lease import NotPickled
 from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options, environment
+from ._unseen import Unseen, guarded
 
 if TYPE_CHECKING:
     from . import aio, sync
@@ -51,6 +52,7 @@ class ClientBase(NotPickled):
     """Where users find it."""
     _core: _native.Client
 
+    @guarded
     def __init__(
         self,
         nodes: str | Iterable[str] | None = None,
@@ -82,6 +84,9 @@ class ClientBase(NotPickled):
         cert: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
     ) -> None:
+        # Until it is made, as it is shown.
+        self._options: Unseen[dict[str, object]] | None = None
+        self._without: dict[str, _native.Client] = {}
         options = client_options(
             nodes,
             ttl=ttl,
@@ -112,11 +117,9 @@ class ClientBase(NotPickled):
             key=key,
         )
         self._wait = wait
-        self._options: dict[str, object] | None = None
-        self._without: dict[str, _native.Client] = {}
         if nodes is None:
             # Which nodes the environment names is asked when the client is first used: by then a test has set it.
-            self._options = options
+            self._options = Unseen(options)
             self._unused()
         else:
             self._core = _native.Client(options)
@@ -124,16 +127,23 @@ class ClientBase(NotPickled):
     def __getattr__(self, name: str) -> Any:
         if name != "_core" or self._options is None:
             raise AttributeError(name)
-        made = _native.Client({**self._options, "environment": environment()})
+        made = self._made({**self._options(), "environment": environment()})
         # Of two threads that come at once both get the first. Behind that nothing is made once more.
         self._core = self._without.setdefault("used", made)
         return self._core
+
+    @staticmethod
+    @guarded
+    def _made(options: dict[str, object]) -> _native.Client:
+        return _native.Client(options)
 
     def _unused(self) -> _native.Client:
         """One with the same options and no nodes, to check by what is asked of this one."""
         known = self._without.get("unused")
         if known is None:
-            known = self._without["unused"] = _native.Client({**(self._options or {}), "nodes": ["memory://none"]})
+            options = {} if self._options is None else self._options()
+            known = self._without["unused"] = self._made({**options, "nodes": ["memory://none"]})
+            del options
         return known
 
     def _checked(self) -> _native.Client:
@@ -142,6 +152,13 @@ class ClientBase(NotPickled):
 
     def _is_used(self) -> bool:
         return self._options is None or "used" in self._without
+
+    def _is_made(self) -> bool:
+        try:
+            object.__getattribute__(self, "_core")
+        except AttributeError:
+            return False
+        return True
 
     def _lock(self, name: bytes, options: dict[str, Any]) -> tuple[_native.Lock | Unmade, Limit]:
         """A lock, and how long it waits."""
@@ -170,6 +187,8 @@ class ClientBase(NotPickled):
         return self._core.stats()
 
     def __repr__(self) -> str:
+        if self._is_used() and not self._is_made():
+            return f"<{self._package}.Client that was not made>"
         if not self._is_used():
             return f"<{self._package}.Client of QUORLOCK_NODES, not used so far>"
         return f"<{self._package}.{self._core!r}>"

@@ -9,6 +9,7 @@ from typing import Any, cast
 from . import _native
 from ._logging import note
 from ._options import client_options, environment
+from ._unseen import guarded
 
 # A forked child finds none of its own here and makes new ones. No lock guards this: one that another thread held at the
 # fork would stay held in the child. Two threads that make the same client at once agree on the first.
@@ -18,6 +19,7 @@ _MANY = 16
 _told_of_many = False
 
 
+@guarded
 def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
     made = client_options(nodes, **options)

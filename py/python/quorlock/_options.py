@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
+from . import _native
+from ._unseen import guarded
 from .errors import InvalidArgumentError
 
 
@@ -39,22 +41,31 @@ def given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not UNSET}
 
 
-def kind(value: object) -> str:
-    """A value that is refused for its type. It may hold the URL of a node, and with it a password: so what is no number or flag
-    is named by its type alone."""
-    return repr(value) if value is None or type(value) in (bool, int, float) else f"a {type(value).__name__}"
+def kind(value: object, option: str = "") -> str:
+    """A value that is refused, for a message. It may hold the URL of a node, and with it a password: the native module says what
+    is shown."""
+    return _native.given(option, value)
+
+
+def checked(what: str, name: bytes) -> bytes:
+    """A name that everybody may see."""
+    secret = _native.secret_in(name)
+    if secret is not None:
+        # In the words of the core, for it may be shown before that sees it.
+        raise InvalidArgumentError(secret.replace("{what}", "the lock name" if what in ("name", "key", "the key") else what))
+    return name
 
 
 def octets(what: str, name: Name) -> bytes:
     """A name as bytes. Bytes that are not text may come as surrogate escapes, as `shown` makes them."""
     if isinstance(name, bytes):
-        return name
+        return checked(what, name)
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{what} is {kind(name)}: give text, or bytes")
     try:
-        return name.encode("utf-8", "surrogateescape")
+        return checked(what, name.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        raise InvalidArgumentError(f"{what} is {name!a}: it has no form in UTF-8") from None
+        raise InvalidArgumentError(f"{what} is {kind(name, what)}: it has no form in UTF-8") from None
 
 
 def text(name: bytes) -> str:
@@ -76,10 +87,11 @@ def urls(nodes: str | Iterable[str]) -> list[str]:
     if isinstance(nodes, str):
         return nodes.replace(",", " ").split()
     if not isinstance(nodes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"nodes is {kind(nodes)}: give URLs, as a list or in one text")
+        raise TypeError(f"nodes is {kind(nodes, 'nodes')}: give URLs, as a list or in one text")
     return list(nodes)
 
 
+@guarded
 def environment() -> str:
     """What QUORLOCK_NODES says; empty where it is not set. Bytes that are not UTF-8 come as surrogate escapes; it may hold a
     password, so it is not shown."""
@@ -96,7 +108,7 @@ def environment() -> str:
 def pem(name: str, value: str | os.PathLike[str]) -> str:
     """A certificate or key: its path, or its text."""
     if not isinstance(value, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} is {kind(value)}: give the path of a PEM file, or its text")
+        raise TypeError(f"{name} is {kind(value, name)}: give the path of a PEM file, or its text")
     return os.fsdecode(value)
 
 

@@ -6,7 +6,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
@@ -30,6 +30,7 @@ from ._options import (
     octets,
     text,
 )
+from ._unseen import Unseen, guarded, guarded_coroutine
 from .errors import InvalidArgumentError
 from .sync import Scoped
 
@@ -70,6 +71,7 @@ class _ForBoth(Scoped):
         scopes = self._of_tasks()
         return scopes.enter(place, await self._aentered(scopes.in_doubt()))
 
+    @guarded_coroutine
     async def _aentered(self, at_once: bool) -> Any:
         raise NotImplementedError
 
@@ -83,6 +85,7 @@ class _ForBoth(Scoped):
 class _Redlock(_ForBoth):
     """What `redlock` does; of the latter are the types that follow from a name or several."""
 
+    @guarded
     def __init__(
         self,
         name: Name | Iterable[Name] | None = None,
@@ -121,19 +124,21 @@ class _Redlock(_ForBoth):
         cert: str | os.PathLike[str] | None = None,
         cert_key: str | os.PathLike[str] | None = None,
     ) -> None:
+        self._key: Callable[..., Name | Iterable[Name]] | None = None
+        self._octets: _Octets | None = None
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
         if callable(name):
             raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
-        self._key: Callable[..., Name | Iterable[Name]] | None = key if callable(key) else None
-        self._octets: _Octets | None = None
+        self._key = key if callable(key) else None
         if not callable(key):
             given_name = cast("Name | Iterable[Name]", name)
             self._octets = _octets("key", key) if key is not None else _octets("name", given_name)
         check_reentrant(reentrant, owner)
         self._named = owner is not None
         self._reentrant = enters(reentrant, slots, owner)
-        self._options = lock_options(
+        # Nothing of it is checked yet, so any of it may be a secret.
+        self._options = Unseen(lock_options(
             owner,
             ttl=ttl,
             wait=wait,
@@ -149,10 +154,10 @@ class _Redlock(_ForBoth):
             label=label,
             shared=shared,
             slots=slots,
-        )
+        ))
         self._client = client
-        self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
-        self._of_client: dict[str, Any] = given(
+        listed = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
+        of_client: dict[str, Any] = given(
             max_ttl=max_ttl,
             node_timeout=node_timeout,
             connect_timeout=connect_timeout,
@@ -166,11 +171,12 @@ class _Redlock(_ForBoth):
             wait_replicas=wait_replicas,
         )
         files = {"ca": ca, "cert": cert, "key": cert_key}
-        self._of_client.update((name, file) for name, file in files.items() if file is not None)
+        of_client.update((name, file) for name, file in files.items() if file is not None)
+        self._where: Unseen[tuple[str | tuple[str, ...] | None, dict[str, Any]]] = Unseen((listed, of_client))
         if (cert is None) != (cert_key is None):
             raise InvalidArgumentError("cert and cert_key go together: give both")
-        if client is not None and (self._of_client or nodes is not None):
-            names = ["cert_key" if name == "key" else name for name in self._of_client]
+        if client is not None and (of_client or nodes is not None):
+            names = ["cert_key" if name == "key" else name for name in of_client]
             told = ", ".join([*names, *(["nodes"] if nodes is not None else [])])
             raise InvalidArgumentError(f"a client has its own {told}: give them to the client")
 
@@ -181,25 +187,28 @@ class _Redlock(_ForBoth):
         return self._octets
 
     def _lock(self, name: bytes) -> _native.Lock:
-        client = self._client._core if self._client is not None else _default.client(self._nodes, self._of_client)
-        return client.lock(name, self._options)
+        client = self._client._core if self._client is not None else _default.client(*self._where())
+        return client.lock(name, self._options())
 
     def _waits(self) -> Any:
         """How long it waits."""
-        return self._options.get("wait", UNSET if self._client is None else self._client._wait)
+        return self._options().get("wait", UNSET if self._client is None else self._client._wait)
 
     def _check(self) -> None:
         """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing."""
         client = self._client._checked() if self._client is not None else self._throwaway()
         name = b"any" if self._octets is None else self._octets
         names = (name,) if isinstance(name, bytes) else name
-        _native.check_all([client.lock(name, self._options) for name in names])
+        _native.check_all([client.lock(name, self._options()) for name in names])
 
+    @guarded
     def _throwaway(self) -> _native.Client:
         # Which nodes the environment names is known when the function is called.
-        return _native.Client(client_options(self._nodes or "memory://none", **self._of_client))
+        nodes, options = self._where()
+        return _native.Client(client_options(nodes or "memory://none", **options))
 
     # Of one name a lock, of several locks: these have the same methods.
+    @guarded
     def _sync(self, name: "_Octets") -> Any:
         if isinstance(name, tuple):
             from ._several import Locks
@@ -207,6 +216,7 @@ class _Redlock(_ForBoth):
             return Locks([self._sync(one) for one in name])
         return sync.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
+    @guarded
     def _aio(self, name: "_Octets") -> Any:
         if isinstance(name, tuple):
             from ._aio_several import Locks
@@ -216,10 +226,12 @@ class _Redlock(_ForBoth):
 
         return aio.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
+    @guarded
     def _of_thread(self, name: "_Octets") -> Any:
         """What a decorated function runs in; where that gives no lease it is left out."""
         return self._sync(name)
 
+    @guarded
     def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name)
 
@@ -239,15 +251,19 @@ class _Redlock(_ForBoth):
         """
         return Attempt(self, wait)
 
+    @guarded
     def _enter(self, at_once: bool = False) -> Any:
         return self._sync(self._name())._enter(at_once)
 
+    @guarded_coroutine
     async def _aentered(self, at_once: bool) -> Any:
         return await self._aio(self._name())._entered(at_once)
 
+    @guarded
     def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
         return self._name() if self._key is None else _octets("the key", self._key(*arguments, **keywords))
 
+    @guarded
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function or coroutine function: each call holds the lock.
 
@@ -349,7 +365,7 @@ class _Redlock(_ForBoth):
 
     def __repr__(self) -> str:
         if self._octets is None:
-            return f"<quorlock.redlock {self._key}>"
+            return f"<quorlock.redlock {_called(self._key)}>"
         names = self._octets if isinstance(self._octets, tuple) else (self._octets,)
         return f"<quorlock.redlock {', '.join(shown(text(name)) for name in names)}>"
 
@@ -408,6 +424,7 @@ if TYPE_CHECKING:
         def __aenter__(self) -> "Coroutine[Any, Any, AioLeases]": ...  # type: ignore[override]
 
 
+@guarded
 def semaphore(name: Name, slots: int, **options: Any) -> redlock:
     """A slot of a semaphore, for a scope or for the run of a function: at most `slots` are held at once, 1 to 128.
 
@@ -429,15 +446,19 @@ class Attempt(_ForBoth):
         self._of = of
         self._wait = wait
 
+    @guarded
     def _of_thread(self, name: "_Octets") -> Any:
         return self._of._sync(name).attempt(self._wait)
 
+    @guarded
     def _of_task(self, name: "_Octets") -> Any:
         return self._of._aio(name).attempt(self._wait)
 
+    @guarded
     def _enter(self, at_once: bool = False) -> Any:
         return self._of_thread(self._of._name())._enter(at_once)
 
+    @guarded_coroutine
     async def _aentered(self, at_once: bool) -> Any:
         return await self._of_task(self._of._name())._entered(at_once)
 
@@ -453,6 +474,7 @@ class Attempt(_ForBoth):
     @overload
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | None]: ...
 
+    @guarded
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorates a function or coroutine function, as `redlock` does: where others hold the lock it gives `None`."""
         return self._of._decorated(function, self._of_thread, self._of_task)
@@ -480,6 +502,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
     Raises as `redlock`, but not where another holds the lock.
     """
 
+    @guarded
     def __init__(
         self, name: Name | None = None, *, every: Seconds, ttl: Seconds | Unset = UNSET, keep: Seconds | Unset = UNSET, **options: Any
     ) -> None:
@@ -490,11 +513,13 @@ class once(redlock):  # noqa: N801 - used as a decorator
         if self._octets is not None:
             self._sole(self._octets)
         # The core says what follows from it; what is given behind it wins.
-        self._options = lock_options(None, every=every, **self._options, **given(ttl=ttl, keep=keep))
+        self._options = Unseen(lock_options(None, every=every, **self._options(), **given(ttl=ttl, keep=keep)))
 
+    @guarded
     def _of_thread(self, name: "_Octets") -> Any:
         return self._sync(name).attempt()
 
+    @guarded
     def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name).attempt()
 
@@ -513,6 +538,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
     def attempt(self, wait: Limit = 0) -> "Attempt":
         raise TypeError("once tries once, and leaves its function out by itself: decorate the function with it")
 
+    @guarded
     def _enter(self, at_once: bool = False) -> sync.Lease:
         raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")
 
@@ -522,7 +548,8 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
 def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
     """A name as bytes, or several."""
-    if isinstance(name, str | bytes) or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    # A mapping has names that nobody chose: those of what came in a request.
+    if isinstance(name, str | bytes | Mapping) or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return octets(what, name)
     return tuple(octets(what, one) for one in name)
 

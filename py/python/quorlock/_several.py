@@ -9,6 +9,7 @@ from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
 from ._owner import Caller, Hold
 from ._doubt import left_in_doubt
+from ._unseen import guarded
 from .errors import LockBusyError
 from ._client import checkable
 from .sync import Lease, Lock, Scoped, leave
@@ -138,6 +139,7 @@ class Locks(Scoped):
             core.discard()
             raise
 
+    @guarded
     def _enter(self, at_once: bool = False) -> Leases | None:
         if not at_once:
             return self._acquired({}, by_hand=False)
@@ -164,6 +166,7 @@ class AttemptAll(Scoped):
         self._wait = wait
         self._label = label
 
+    @guarded
     def _enter(self, at_once: bool = False) -> Leases | None:
         leases = self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if leases is None and at_once and self._wait != 0:

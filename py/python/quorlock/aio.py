@@ -43,6 +43,7 @@ from ._rwlock import RWLock
 from ._scope import Scope, Scopes, of_caller
 from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
+from ._unseen import guarded, guarded_coroutine
 from .errors import LockBusyError, LockLostError, NotOwnerError
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class Lock(NotPickled):
         self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]: ...
 
+    @guarded_coroutine
     async def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]:
@@ -239,11 +241,13 @@ class Lock(NotPickled):
             return await self.try_acquire(label=label) or False
         return self._keep(await self._acquired(options, by_hand=True))
 
+    @guarded_coroutine
     async def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         lease = await self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
+    @guarded
     def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "Attempt":
         """A scope for work that is left out where others hold the lock, as `quorlock.Lock.attempt`.
 
@@ -293,6 +297,7 @@ class Lock(NotPickled):
         """What each node has of the lock, and what follows from that. Changes nothing."""
         return Inspection._of(await completed(self._core.inspect().start))
 
+    @guarded_coroutine
     async def force_release(self, fence: int | None = None) -> Forced:
         """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`."""
         return Forced._of(await completed(self._core.force_release(fence).start))
@@ -367,6 +372,7 @@ class Lock(NotPickled):
     async def _enter(self, place: _native.Place) -> Lease:
         return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
 
+    @guarded_coroutine
     async def _entered(self, at_once: bool) -> Lease:
         if not at_once:
             return await self._acquired({}, by_hand=False)
@@ -407,6 +413,7 @@ class Attempt(NotPickled):
     async def _enter(self, place: _native.Place) -> Lease | None:
         return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
 
+    @guarded_coroutine
     async def _entered(self, at_once: bool) -> Lease | None:
         lease = await self._lock._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if lease is None and at_once and self._wait != 0:
@@ -433,6 +440,7 @@ class Client(ClientBase):
     __slots__ = ()
     _package = "quorlock.aio"
 
+    @guarded
     def lock(
         self,
         name: Name,
@@ -480,14 +488,17 @@ class Client(ClientBase):
         core, its_wait = self._lock(octet_name, options)
         return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
+    @guarded
     def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
+    @guarded
     def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
         """A semaphore: at most `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
         return self.lock(name, **options, slots=slots)
 
+    @guarded
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""
         from ._aio_several import Locks
@@ -496,6 +507,7 @@ class Client(ClientBase):
             raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
         return Locks([self.lock(name, **options) for name in names])
 
+    @guarded
     def election(
         self,
         name: Name,
@@ -532,6 +544,7 @@ class Client(ClientBase):
         )
         return Election(self._election(octet_name, options), text(octet_name))
 
+    @guarded_coroutine
     async def inspect(self, name: Name) -> Inspection:
         """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
 
@@ -539,6 +552,7 @@ class Client(ClientBase):
         """
         return await self.lock(name).inspect()
 
+    @guarded_coroutine
     async def force_release(self, name: Name, fence: int | None = None) -> Forced:
         """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
         or library put it there, and calls who waits next. That nobody holds it is no error.
@@ -556,6 +570,7 @@ class Client(ClientBase):
         """
         return await self.lock(name).force_release(fence)
 
+    @guarded_coroutine
     async def adopt(self, text: str) -> Lease:
         """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
 

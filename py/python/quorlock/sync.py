@@ -27,6 +27,7 @@ from ._options import (
 )
 from ._owner import Caller, Hold
 from ._rwlock import RWLock
+from ._unseen import guarded
 from ._doubt import in_doubt, left_in_doubt, not_open
 from .errors import LockBusyError, LockLostError, NotOwnerError, QuorlockError
 
@@ -131,6 +132,7 @@ class Scoped(NotPickled, _native.Scoped):
 
     __slots__ = ()
 
+    @guarded
     def _enter(self, at_once: bool = False) -> "Lease | Leases | None":
         """Gives the lease of a new scope. `at_once`: a wait would be for what the caller itself has left in doubt."""
         raise NotImplementedError
@@ -213,6 +215,7 @@ class Lock(Scoped):
         self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]: ...
 
+    @guarded
     def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]:
@@ -236,11 +239,13 @@ class Lock(Scoped):
             return self.try_acquire(label=label) or False
         return self._keep(self._acquired(options, by_hand=True))
 
+    @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         lease = self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
+    @guarded
     def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "Attempt":
         """A scope for work that is left out where others hold the lock.
 
@@ -293,6 +298,7 @@ class Lock(Scoped):
         """What each node has of the lock, and what follows from that. Changes nothing."""
         return Inspection._of(waited(self._core.inspect()))
 
+    @guarded
     def force_release(self, fence: int | None = None) -> Forced:
         """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`."""
         return Forced._of(waited(self._core.force_release(fence)))
@@ -373,6 +379,7 @@ class Lock(Scoped):
             if lease._core.is_released() or lost > _LOST_KEPT:
                 lease._forgotten()
 
+    @guarded
     def _enter(self, at_once: bool = False) -> Lease:
         if not at_once:
             return self._acquired({}, by_hand=False)
@@ -402,6 +409,7 @@ class Attempt(Scoped):
         self._wait = wait
         self._label = label
 
+    @guarded
     def _enter(self, at_once: bool = False) -> Lease | None:
         lease = self._lock._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if lease is None and at_once and self._wait != 0:
@@ -455,6 +463,7 @@ class Client(ClientBase):
     __slots__ = ()
     _package = "quorlock"
 
+    @guarded
     def lock(
         self,
         name: Name,
@@ -529,10 +538,12 @@ class Client(ClientBase):
         core, its_wait = self._lock(octet_name, options)
         return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
+    @guarded
     def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
+    @guarded
     def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
         """A semaphore: at most `slots` of it are held at once, 1 to 128. Options as of `lock`.
 
@@ -545,6 +556,7 @@ class Client(ClientBase):
         """
         return self.lock(name, **options, slots=slots)
 
+    @guarded
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; options as of `lock`.
 
@@ -556,6 +568,7 @@ class Client(ClientBase):
             raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
         return Locks([self.lock(name, **options) for name in names])
 
+    @guarded
     def election(
         self,
         name: Name,
@@ -598,6 +611,7 @@ class Client(ClientBase):
         )
         return Election(self._election(octet_name, options), text(octet_name))
 
+    @guarded
     def inspect(self, name: Name) -> Inspection:
         """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
 
@@ -605,6 +619,7 @@ class Client(ClientBase):
         """
         return self.lock(name).inspect()
 
+    @guarded
     def force_release(self, name: Name, fence: int | None = None) -> Forced:
         """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
         or library put it there, and calls who waits next. That nobody holds it is no error.
@@ -622,6 +637,7 @@ class Client(ClientBase):
         """
         return self.lock(name).force_release(fence)
 
+    @guarded
     def adopt(self, text: str) -> Lease:
         """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
 

@@ -37,6 +37,18 @@ fn options_have_their_names_in_a_file() {
     );
     for (wrong, why) in [
         (r#"{"tll":1}"#, "unknown field `tll`"),
+        (
+            r#"{"redis://:s3cret@h":1}"#,
+            "unknown field text of 17 characters, expected",
+        ),
+        (
+            r#"{"ttl":"redis://:s3cret@h"}"#,
+            "invalid type: string, expected",
+        ),
+        (
+            r#"{"label":["s3cret"]}"#,
+            "invalid type: sequence, expected a string",
+        ),
         (r#"{"ttl":-1}"#, "-1 is no time"),
         (r#"{"ttl":null}"#, "null"),
         (
@@ -46,5 +58,6 @@ fn options_have_their_names_in_a_file() {
     ] {
         let error = serde_json::from_str::<LockOptions>(wrong).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
     }
 }

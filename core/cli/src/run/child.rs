@@ -27,14 +27,18 @@ pub enum Change {
 }
 
 impl Child {
-    /// Starts a command. From the main thread: where the kernel tells a child of its
+    /// Starts a command, with these variables and without those. From the main thread: where the kernel tells a child of its
     /// parent's death, it means the thread that has started it.
     pub fn start(
         words: &[OsString],
         environment: &[(&str, OsString)],
+        without: &[&str],
         foreground: bool,
     ) -> Result<Child, Failure> {
         let mut command = start::command(words)?;
+        for name in without {
+            command.env_remove(name);
+        }
         command.envs(environment.iter().map(|(k, v)| (k, v)));
         if !foreground {
             command.process_group(0);

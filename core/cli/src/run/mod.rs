@@ -22,12 +22,16 @@ use crate::clock::now;
 use crate::connect;
 use crate::events::Events;
 use crate::exit::{self, Failure};
+use crate::given;
 use crate::times;
 use crate::voice::Voice;
 use child::Child;
 use supervise::{Outcome, Rules, supervise};
 use wait::{Without, acquire};
 use warden::Warden;
+
+/// Variables of this program whose values may be secrets.
+const SECRETS: [&str; 3] = [defaults::NODES_VARIABLE, "QUORLOCK_KEY", "QUORLOCK_CERT"];
 
 /// Returns the exit code.
 pub fn run(options: &Run) -> i32 {
@@ -124,7 +128,11 @@ fn held(
         foreground,
     };
     // One that does not start needs the lock no longer, either: closing gives it back.
-    let start = || Child::start(&options.command, &environment, foreground);
+    let without: &[&str] = match options.no_nodes_env {
+        true => &SECRETS,
+        false => &[],
+    };
+    let start = || Child::start(&options.command, &environment, without, foreground);
     let mut child = match while_held(&lease, start)? {
         Ok(child) => child,
         Err(reason) => {
@@ -238,7 +246,11 @@ fn default_label(command: &[OsString]) -> String {
     let failed = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) } != 0;
     let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(0);
     let host = String::from_utf8_lossy(if failed { b"?" } else { &buffer[..end] });
-    let program = command.first().map(Path::new).and_then(Path::file_name);
+    // Others see it, so what may be a secret is left out.
+    let program = command
+        .first()
+        .filter(|word| given::program(word) == word.to_string_lossy());
+    let program = program.map(Path::new).and_then(Path::file_name);
     let program = program.map(OsStr::to_string_lossy).unwrap_or_default();
     let short = |text: &str, most: usize| -> String {
         let text = text.chars().filter(|c| !c.is_control());

@@ -550,7 +550,7 @@ def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
     """A name as bytes, or several."""
     # A mapping has names that nobody chose: those of what came in a request.
     if isinstance(name, str | bytes | Mapping) or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return octets(what, name)
+        return octets(what, cast("Name", name))
     return tuple(octets(what, one) for one in name)
 
 

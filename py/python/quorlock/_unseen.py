@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from .errors import QuorlockError
 
@@ -19,7 +19,7 @@ class Unseen(Generic[_T]):
 
     def __init__(self, value: _T) -> None:
         # A function's own variables are looked into by nothing.
-        self._get: Final = lambda: value
+        self._get: Callable[[], _T] = lambda: value
 
     def __call__(self) -> _T:
         return self._get()
@@ -30,7 +30,7 @@ class Unseen(Generic[_T]):
 
 def frameless(error: Exception) -> Exception:
     """The same error without the frames of this package: their variables are what was given."""
-    found = []
+    found: list[TracebackType] = []
     traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_globals.get("__package__") != __package__:

@@ -184,7 +184,9 @@ static void drawn(uint64_t seed) {
     quorlock_client_options_set_node_timeout(options, 20), quorlock_client_options_set_connect_timeout(options, 20);
     if (draw(2) && !reaches) option(options);
     if (quorlock_client_new(options, &client, &error) == QUORLOCK_OK) {
-        const char *name = shared("}{");
+        static char name[TEXT];
+        *name = '\0';
+        add(name, shared("}{"));
         locks(client, reaches ? "a" : name, reaches ? 1 : strlen(name));
         quorlock_client_free(client);
     } else refused(error);

@@ -86,7 +86,7 @@ class Several(Case):
         self.assert_nothing_left()
 
     def test_a_mapping_is_no_list_of_names(self):
-        for given in ({"a": 1}, collections.OrderedDict(a=1), types.MappingProxyType({"a": 1})):
+        for given in ({"a": 1}, collections.OrderedDict(a=1), types.MappingProxyType({"a": 1}), collections.namedtuple("Parts", "a")("a")):
             with self.assertRaisesRegex(TypeError, "the key is a"):
                 redlock(key=lambda given: given, client=self.client)(self.fail)(given)
             self.assertRaisesRegex(TypeError, "name is a", redlock, given, client=self.client)

@@ -20,7 +20,7 @@ from forms import Draw, leaked
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 AT_ONCE = 8
 # So many seconds a command may take that waits for nothing.
-LONGEST = 30
+LONGEST, WATCHED = 30, 3
 SHOWN_AT_MOST = 600
 TIMED = ("--max-ttl", "--node-timeout", "--connect-timeout", "--restart-guard", "--wait-replicas")
 VARIABLES = ("MAX_TTL", "NODE_TIMEOUT", "CONNECT_TIMEOUT", "RESTART_GUARD", "WAIT_REPLICAS", "ACCEPT_EVICTION")
@@ -50,7 +50,7 @@ def connection(draw, folder):
         return [option, clean(draw.shared(REFUSED[option]))]
     value = clean(draw.secret() if option == "--ca" else draw.given())
     if option == "--unknown":
-        return [draw.one(f"--{value}", f"--password={value}", f"-{value}", f"--ttll={value}", value)]
+        return [draw.one(f"--{value}", f"--password={value}", f"-{value}", f"--ttll={value}", clean(draw.secret()))]
     return draw.one([option, value], [f"{option}={value}"])
 
 
@@ -74,7 +74,8 @@ def words(draw, folder):
     if command == "watch":
         return ["watch", "--until-free", "--every", draw.one("1s", secret), *more, draw.one("a", a_name(draw))]
     if command == "acl":
-        return ["acl", *draw.one(["--user", f" {clean(draw.given())}"], ["--user", clean(draw.secret())], ["--namespace", clean(draw.secret())], [secret])]
+        own = draw.one(["--user", f" {clean(draw.given())}"], ["--user", clean(draw.secret())], ["--namespace", clean(draw.secret())], [secret])
+        return ["acl", *own]
     if command == "dev":
         return ["dev", *draw.one([secret], ["1", "--server", f"/nowhere/{clean(draw.secret())}"], ["--server", clean(draw.secret())])]
     if command == "completions":
@@ -99,10 +100,13 @@ def drawn(seed, program, folder, broken):
         environment["QUORLOCK_" + name] = clean(draw.given() if name in ("KEY", "CERT") else draw.secret())
     try:
         done = subprocess.run([program, *given], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=LONGEST, cwd=folder)
+                              timeout=WATCHED if given[0] == "watch" else LONGEST, cwd=folder)
         text = done.stdout.decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        return f"{given[0]} does not end"
+    except subprocess.TimeoutExpired as late:
+        # That goes on for as long as nodes do not answer.
+        if given[0] != "watch":
+            return f"{given[0]} does not end"
+        text = (late.stdout or b"").decode(errors="replace")
     if "panicked" in text:
         return text
     if broken:

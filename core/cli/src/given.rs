@@ -55,8 +55,13 @@ pub fn without_words(error: &clap::Error, given: impl Iterator<Item = String>) -
         ),
     ];
     for (suggested, invalid) in similar {
-        if let (Some(_), Some(word)) = (error.get(suggested), error.get(invalid)) {
-            known.push(word.to_string());
+        if let (Some(meant), Some(word)) = (error.get(suggested), error.get(invalid)) {
+            let (meant, word) = (meant.to_string(), word.to_string());
+            // What clap takes for similar may be of any length.
+            let of_words = |c: char| c.is_ascii_lowercase() || c == '-';
+            if word.chars().all(of_words) && word.len() <= meant.len() + 2 {
+                known.push(word);
+            }
         }
     }
     let mut parts: Vec<String> = given.flat_map(|word| parts(&word)).collect();
@@ -150,6 +155,9 @@ mod tests {
                 vec!["list", "--restart-guard", secret],
                 vec!["dev", secret],
                 vec!["completions", secret],
+                // Similar to `run`, for clap.
+                vec!["redis://u:MHcCAQ@h"],
+                vec!["redis:/u:MHcCAQ@h"],
             ] {
                 let text = told(&words);
                 assert!(

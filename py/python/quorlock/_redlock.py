@@ -548,8 +548,8 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
 def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
     """A name as bytes, or several."""
-    # A mapping has names that nobody chose: those of what came in a request.
-    if isinstance(name, str | bytes | Mapping) or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
+    if isinstance(name, str | bytes | Mapping) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return octets(what, cast("Name", name))
     return tuple(octets(what, one) for one in name)
 

@@ -1,6 +1,6 @@
 /** Options: what a user may give, and what the native part gets. */
 
-import { types } from "node:util";
+import { inspect, types } from "node:util";
 
 import { native, type NativeClientOptions, type NativeLockOptions } from "./binding.js";
 import { invalid } from "./errors.js";
@@ -181,8 +181,11 @@ const [DIGITS, SHORT] = [24, 5];
 function given(name: string, value: unknown): string {
   if (value === null) return "null";
   switch (typeof value) {
-    case "string":
-      return native.given(name, value);
+    case "string": {
+      const shown = native.given(name, value);
+      // As JavaScript writes it.
+      return shown.startsWith("`") ? inspect(value) : shown;
+    }
     case "object":
       return Array.isArray(value) ? "an array" : "an object";
     case "function":

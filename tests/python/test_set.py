@@ -18,7 +18,7 @@ NODES = memory("set")
 # What each has to be refused for, and the words that the error must have.
 REFUSED = (
     ({"restart_guard": "maybe"}, ["restart_guard", "maybe", "auto"]),
-    ({"set_name": "two words"}, ["set_name", "two words"]),
+    ({"set_name": "two words"}, ["set_name", "set_name is text of 9 characters"]),
     ({"set_name": ""}, ["set_name"]),
     ({"fence_ttl": 119.5}, ["fence_ttl", "119.5", "max_ttl"]),
     ({"fence_ttl": -1}, ["fence_ttl", "-1"]),

@@ -228,7 +228,9 @@ function alike(one: string, other: string): boolean {
 /** An option that there is not. Its name is shown where it is one that is meant, or nearly: it may be a URL with its password. */
 function unknown(name: string, tables: Record<string, Convert>[]): Error {
   const lower = name.toLowerCase();
-  const known = () => tables.some((table) => Object.keys(table).some((option) => alike(lower, option.toLowerCase())));
+  // Or one of those that stand elsewhere.
+  const all = [...tables, OF_CLIENT, OF_LOCK, OF_ONE_LOCK];
+  const known = () => all.some((table) => Object.keys(table).some((option) => alike(lower, option.toLowerCase())));
   const meant = KNOWN.has(name) || (name.length <= 32 && (/^\w{1,5}$/.test(name) || (/^\w+$/.test(name) && known())));
   return invalid(meant ? `there is no option '${name}' here` : "there is no option of that name here");
 }

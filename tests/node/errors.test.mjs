@@ -71,6 +71,19 @@ test("what is refused shows no password, wherever it stood", async () => {
     await made.close();
   }
   await assert.rejects(quorlock.redlock("a", URL_OF_IT, () => {}), (error) => !/secret/.test(error.message));
+  for (const [name, told] of [
+    ["ttll", "there is no option 'ttll' here"],
+    ["maxhold", "there is no option 'maxhold' here"],
+    ["password", "there is no option 'password' here"],
+    ["s3cretOfMine", "there is no option of that name here"],
+    ["ttl".repeat(9), "there is no option of that name here"],
+  ]) {
+    assert.throws(() => new Client({ nodes: "memory://refused", [name]: 1 }), (error) => error.message.endsWith(told), name);
+  }
+  const shown = { ttl: "s3cretOfMine", cert: 123456, nodes: 123456n, waitReplicas: 10n ** 40n };
+  for (const [name, value] of Object.entries(shown)) {
+    assert.throws(() => new Client({ nodes: "memory://refused", [name]: value }), (error) => !/s3c|1234|0000/.test(error.message), name);
+  }
   for (const [name, value] of [["ttl", "10s"], ["renew", 1], ["nodes", 5], ["drift", null]]) {
     // What is no secret is shown.
     assert.throws(() => new Client({ nodes: "memory://refused", [name]: value }), new RegExp(`${name} is .*${value}`));

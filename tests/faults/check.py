@@ -2,10 +2,12 @@
 """Judges the history of a fault run: check.py HISTORY (README.md says what is asked of one).
 
 S1: the times in which two workers had reason to believe that they hold one lock do not overlap. S2: a hold that was
-asked for after another was won has the larger fence. check2.py counts the same in another way.
+asked for after another was won has the larger fence. K1: none begins while a lock is kept. check2.py counts the same in
+another way. And no lock stands still that somebody waits for, while nothing is wrong.
 """
 
 import heapq
+import re
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -22,6 +24,16 @@ class Floors:
     faulty_share: float = 0.3
     # Ours, and the node timeout of the crew: answers may be awaited for so long.
     late_ms: float = 200.0
+    # For how long nobody may be inside while somebody waits and nothing is wrong: far above the noise of a machine.
+    still_ms: float = 500.0
+    # For how long in all nothing may have been wrong, so that it would have shown.
+    calm_seconds: float = 1.0
+
+
+# What a fault has done lasts beyond its end: votes of the dead, places of the killed, nodes that are left alone.
+AFTER_SECONDS = 1.5
+# Workers that hold by a program: their waits begin and end with processes.
+PROGRAMS = "cli-"
 
 
 def weaken(history):
@@ -68,6 +80,95 @@ def repeated(holds):
     return sum(count - 1 for fence, count in fences.items() if fence)
 
 
+def early(history):
+    """Holds that began while their lock was kept: each with the keep that it broke, and whether a step forward may have ended that."""
+    found = []
+    for worker, lock, begin, until in history.keeps:
+        for hold in history.locks[lock]:
+            if begin < hold.acquired < until and hold.believed:
+                # What is kept is held by nobody, so at a step it is never among what had all votes.
+                stepped = any(step <= hold.acquired and after >= begin and (lock, worker) not in full for step, after, full in history.steps)
+                found.append((hold, until, stepped))
+    return found
+
+
+def adopted_again(history):
+    return len(history.adopted) - len(set(history.adopted))
+
+
+def base(lock):
+    """The name of a lock, of one of its slots, or of a worker's word for it."""
+    return re.split(r"[.&*%]", lock)[0]
+
+
+def stages(history):
+    """Of each lock, by its name, what went on: (from, to, what), where `what` is `wait`, or the slot that somebody is inside of or on
+    the way to."""
+    found = defaultdict(list)
+    ttl = history.notes.get("ttl-ms", 0) * 1e6
+    together = {(worker, invoked): locks for worker, locks, invoked in history.wants}
+
+    def several(worker, invoked, until):
+        # Whoever asks for several has some of them before the last.
+        for lock in together[worker, invoked]:
+            found[lock].append((invoked, until, lock))
+
+    for hold in history.holds:
+        begin, name = hold.acquired, base(hold.lock)
+        if (hold.worker, hold.invoked) in together:
+            several(hold.worker, hold.invoked, hold.until)
+        elif hold.worker.startswith(PROGRAMS):
+            begin = hold.invoked
+        else:
+            found[name].append((hold.invoked, begin, "wait"))
+        found[name].append((begin, hold.until, hold.lock))
+    for worker, word, invoked, returned, wait, _ in history.fails:
+        if (worker, invoked) in together:
+            several(worker, invoked, returned)
+        elif wait and not worker.startswith(PROGRAMS):
+            found[base(word)].append((invoked, returned, "wait"))
+    for _, lock, begin, until in history.keeps:
+        found[base(lock)].append((begin, until, lock))
+    for lock, at in history.hands:
+        # Until somebody has adopted it, and at most for its ttl; that somebody else takes it before is for S1 to tell.
+        found[base(lock)].append((at, at + ttl, lock))
+    return found
+
+
+def troubles(history):
+    """The times in which something is wrong, or was until just now."""
+    faults = [(fault.begin, fault.end + AFTER_SECONDS * 1e9) for fault in history.faults.values()]
+    return faults + history.stalls
+
+
+def calm_seconds(history):
+    """For how long nothing was wrong."""
+    reached, calm = history.notes["begin"], 0
+    for begin, end in [*sorted(troubles(history)), (history.notes["end"], NEVER)]:
+        calm += max(0, begin - reached)
+        reached = max(reached, end)
+    return calm / 1e9
+
+
+def stands(history):
+    """How long each lock stood still that somebody waited for, with nobody inside, or in one of its slots: (ns, from, name), where
+    neither a fault nor what it has left was about, nor the machine stood still."""
+    excuses = [(begin, end, "excuse") for begin, end in troubles(history)]
+    found = []
+    for name, spans in stages(history).items():
+        slots = {what for _, _, what in spans} - {"wait"} or {name}
+        events = sorted([(begin, 1, what) for begin, end, what in spans + excuses if begin < end]
+                        + [(end, -1, what) for begin, end, what in spans + excuses if begin < end])
+        counts, since = Counter(), None
+        for at, by, what in events:
+            counts[what] += by
+            still = counts["wait"] and not counts["excuse"] and not all(counts[slot] for slot in slots)
+            if since is not None and since < at and not still:
+                found.append((at - since, since, name))
+            since = None if not still else at if since is None else since
+    return found
+
+
 def late_waits(history, late_ms):
     """Waits that ended too long past their deadline, how many more in which the worker or the machine stood still, the worst."""
     stops = defaultdict(list)
@@ -99,10 +200,12 @@ def faulty_seconds(history, begin, end):
 
 
 def figures(history):
-    """What both checkers count, for all locks: holds, double holds, holds out of order, repeated fences."""
-    locks = history.locks.values()
+    """What both checkers count, for all locks: holds, double holds, holds out of order, repeated fences, holds of what was kept,
+    leases that were adopted again."""
+    # A copy, for who looks for a lock that nobody held makes an entry.
+    locks = list(history.locks.values())
     return (len(history.holds), sum(len(double_holds(holds)) for holds in locks),
-            sum(len(disorder(holds)) for holds in locks), sum(map(repeated, locks)))
+            sum(len(disorder(holds)) for holds in locks), sum(map(repeated, locks)), len(early(history)), adopted_again(history))
 
 
 class Verdict:
@@ -144,6 +247,31 @@ def fences(history, verdict, asked):
     if asked:
         verdict.line(not without, f"{sum(without.values())} holds without a fence {sorted(without) or ''}".rstrip())
 
+
+def keeps(history, verdict):
+    broken = early(history)
+    within = [(hold, until) for hold, until, stepped in broken if not stepped]
+    verdict.line(not within, f"K1: {len(within)} holds of {len(history.keeps)} locks that were kept; {len(broken) - len(within)} behind a step forward")
+    for hold, until in within[:5]:
+        print(f"       {hold.lock}: {hold.worker} from {hold.acquired}, {(until - hold.acquired) / 1e6:.3f} ms too early")
+
+
+def adoptions(history, verdict):
+    again = adopted_again(history)
+    verdict.line(not again, f"{again} leases adopted twice, of {len(history.adopted)} adopted and {len(history.hands)} exported")
+
+
+def still(history, verdict, wanted):
+    found, calm = stands(history), calm_seconds(history)
+    long = sorted(one for one in found if one[0] > wanted.still_ms * 1e6)[::-1]
+    worst = max((ns for ns, _, _ in found), default=0)
+    verdict.line(not long and calm >= wanted.calm_seconds,
+                 f"{len(long)} times a lock stood still for longer than {wanted.still_ms:g} ms that somebody waited for, in {calm:.1f} s in "
+                 f"which nothing was wrong (at least {wanted.calm_seconds:g}; longest {worst / 1e6:.0f} ms)")
+    for ns, since, name in long[:5]:
+        print(f"       {name} for {ns / 1e6:.0f} ms from {since}")
+
+
 def updates(history, verdict):
     lost = int(history.notes["lost-updates"])
     verdict.line(not lost, f"{lost} lost updates behind the fence, {int(history.notes['stale'])} requests refused")
@@ -162,7 +290,8 @@ def rest(history, verdict, late_ms):
     verdict.line(not late, f"{len(late)} waits ended more than {late_ms:g} ms late (worst {worst / 1e6:.0f} ms{whose}); {excused} "
                            f"while the worker or the machine stood still")
     kinds = Counter(kind for worker, *_, kind in history.fails if not worker.endswith(STRAY))
-    broken = [kind for kind in kinds if kind.startswith(("Internal", "InvalidArgument", "NotOwner"))]
+    # A set that changes meanwhile is another one to an exported lease.
+    broken = [kind for kind in kinds if kind.startswith(("Internal", "InvalidArgument", "NotOwner", "adopt:Internal", "adopt:NotOwner"))]
     verdict.line(not broken, f"failed acquires: {dict(kinds)}")
     left = int(history.notes["left"])
     verdict.line(not left, f"{left} keys left behind")
@@ -192,16 +321,20 @@ def judge(path, wanted, kinds, fenced=True, guarded=True):
     history, verdict = read(path), Verdict()
     exclusion(history, verdict)
     fences(history, verdict, fenced)
+    keeps(history, verdict)
+    adoptions(history, verdict)
+    still(history, verdict, wanted)
     if guarded:
         updates(history, verdict)
     strays(history, verdict)
     rest(history, verdict, wanted.late_ms)
     floors(history, verdict, wanted, kinds)
     ours, theirs = figures(history), check2.judge(path)
-    verdict.line(ours == theirs, f"two checkers count {ours} and {theirs} (holds, doubles, disorder, repeated fences)")
+    verdict.line(ours == theirs, f"two checkers count {ours} and {theirs} (holds, doubles, disorder, repeated fences, "
+                                 f"holds of what was kept, adopted again)")
     return verdict.failed
 
 
 if __name__ == "__main__":
     with_fences = any(hold.fence for hold in read(sys.argv[1]).holds)
-    sys.exit(1 if judge(sys.argv[1], Floors(0, 0, 0), [], with_fences, with_fences) else 0)
+    sys.exit(1 if judge(sys.argv[1], Floors(0, 0, 0, calm_seconds=0), [], with_fences, with_fences) else 0)

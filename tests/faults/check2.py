@@ -3,6 +3,7 @@
 
 Doubles: of n intervals, those that neither ended before this one nor begin after it overlap it; every pair is met twice.
 Disorder: going down the fences, the earliest win among larger or equal ones must not be before this one was asked for.
+Kept: of all wins of a lock, in order, those between the two ends of a keep. Adopted: a number that comes once more.
 """
 
 import sys
@@ -50,14 +51,27 @@ def disorder(holds):
     return wrong
 
 
+def words(path, kind):
+    with open(path) as file:
+        return [line.split()[1:] for line in file if line.startswith(f"{kind} ")]
+
+
+def kept(path, locks):
+    wins = {lock: sorted(hold[1] for hold in holds if hold[1] < hold[2]) for lock, holds in locks.items()}
+    ends = [(wins.get(lock, []), int(begin), int(until)) for _, lock, begin, until in words(path, "keep")]
+    return sum(max(0, bisect_left(some, until) - bisect_right(some, begin)) for some, begin, until in ends)
+
+
 def judge(path):
-    locks = holds_of(path).values()
+    by_name = holds_of(path)
+    locks = by_name.values()
     fences = [[hold[3] for hold in holds if hold[3] and not hold[4]] for holds in locks]
+    numbers = sorted(number for _, _, number in words(path, "adopted"))
     return (sum(map(len, locks)), sum(map(doubles, locks)), sum(map(disorder, locks)),
-            sum(len(some) - len(set(some)) for some in fences))
+            sum(len(some) - len(set(some)) for some in fences), kept(path, by_name), sum(a == b for a, b in zip(numbers, numbers[1:])))
 
 
 if __name__ == "__main__":
     counted = judge(sys.argv[1])
-    print("%d holds, %d double holds, %d out of order, %d repeated fences" % counted)
+    print("%d holds, %d double holds, %d out of order, %d repeated fences, %d of what was kept, %d adopted again" % counted)
     sys.exit(1 if any(counted[1:]) else 0)

@@ -36,8 +36,9 @@ class Terms:
     """How many nodes there are, and what all workers of a run are told; times in ms."""
 
     nodes: int = 5
-    # `NAME*SLOTS` is a semaphore, `NAME&` a lock that three of four share.
-    locks: tuple = ("a", "b", "c", "prices&", "pool*2")
+    # `NAME*SLOTS` is a semaphore, `NAME&` a lock that three of four share, `NAME%KEEP` one that is tried and then kept for so many
+    # ms, `NAME+NAME` both together.
+    locks: tuple = ("a", "b", "c", "prices&", "pool*2", "job%100", "a+b")
     ttl: int = 400
     max_ttl: int = 500
     node_timeout: int = 100
@@ -45,11 +46,15 @@ class Terms:
     hold: int = 8
     guard: str = ""
     wait_replicas: int = 0
+    # One of so many holds ends with an export, for whichever worker asks next; 0: none does.
+    hand: int = 0
 
     def keys(self):
         """Of each lock, and each slot of a semaphore, what the history calls it and its key."""
         for word in self.locks:
-            name, _, slots = word.rstrip("&").partition("*")
+            name, _, slots = word.rstrip("&").partition("%")[0].partition("*")
+            if "+" in name:
+                continue
             if slots:
                 yield from ((f"{name}.{slot}", f"lock:#p{slot}:{{{name}}}") for slot in range(int(slots)))
             else:
@@ -59,7 +64,7 @@ class Terms:
         return {"FAULTS_LOCKS": ",".join(self.locks), "FAULTS_TTL": str(self.ttl), "FAULTS_MAX_TTL": str(self.max_ttl),
                 "FAULTS_NODE_TIMEOUT": str(self.node_timeout), "FAULTS_WAIT": str(self.wait),
                 "FAULTS_HOLD": str(self.hold), "FAULTS_GUARD": self.guard,
-                "FAULTS_WAIT_REPLICAS": str(self.wait_replicas), "FAULTS_END": str(end)}
+                "FAULTS_WAIT_REPLICAS": str(self.wait_replicas), "FAULTS_HAND": str(self.hand), "FAULTS_END": str(end)}
 
 
 class Crew:

@@ -26,10 +26,12 @@ from stage.resp import RespError  # noqa: E402
 WORKERS = ("rust-1", "rust-2", "c-1", "blocking-1", "blocking-2", "asyncio-1", "node-1", "cli-1", *KEEPERS)
 # Whose own wall clock is wrong from the first to the last moment, and by how much: it is to matter nowhere.
 WRONG_CLOCKS = {"rust-2": -86_400, "blocking-2": 86_400, "node-1": 86_400}
-LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000"}
+LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000", "FAULTS_HAND": "0"}
 # Strays too want the lock that is held nearly always: if they get it, somebody else has it.
 OWN = dict.fromkeys([*KEEPERS, *(f"{language}-{STRAY}" for language in LANGUAGES)], LONG)
 STALL_SECONDS = 0.05
+# One of so many holds is handed on.
+HAND = 8
 # What may stay on a node: its record, and counters.
 MAY_STAY = (b"lock:#node", b"lock:#f:", b"lock:#pf")
 # The keys of queues and of readers, how the text of a crowded lock begins, and how long all of them last at most, in
@@ -110,6 +112,7 @@ def arguments():
     parser.add_argument("--each", type=int, default=None, help="floor: faults of each kind; default: 20 in 30 min")
     parser.add_argument("--share", type=float, default=0.3, help="floor: part of the time with a fault on")
     parser.add_argument("--late", type=float, default=200, help="ceiling: ms that a wait may end past its deadline")
+    parser.add_argument("--still", type=float, default=500, help="ceiling: ms that a lock may stand still which somebody waits for")
     return parser.parse_args()
 
 
@@ -124,7 +127,7 @@ def chosen_kinds(asked):
 
 
 def run(asked, folder, kinds, seed):
-    rng, terms = random.Random(seed), Terms(nodes=asked.nodes, hold=asked.hold)
+    rng, terms = random.Random(seed), Terms(nodes=asked.nodes, hold=asked.hold, hand=HAND)
     seconds = asked.minutes * 60
     history, over = Writer(os.path.join(folder, "history")), threading.Event()
     with Stage(terms.nodes + 2, clocks=True, declare=False) as stage, \
@@ -139,6 +142,7 @@ def run(asked, folder, kinds, seed):
         try:
             history.write("note", "begin", time.monotonic_ns())
             history.write("note", "wait-ms", terms.wait)
+            history.write("note", "ttl-ms", terms.ttl)
             for name in WORKERS:
                 crew.start(name)
             play(world, Schedule(world, kinds), seconds)
@@ -178,7 +182,7 @@ def main():
         shutil.rmtree(KEEP, ignore_errors=True)
         shutil.copytree(folder, KEEP, ignore=lambda *_: ["resource"])
         each = round(20 * asked.minutes / 30) if asked.each is None else asked.each
-        floors = Floors(asked.holds, each, asked.share, asked.late)
+        floors = Floors(asked.holds, each, asked.share, asked.late, asked.still)
         if not any(line.startswith("the run broke off") for line in wrong):
             wrong += judge(history, floors, [kind.name for kind in kinds], fenced=not asked.without_fences,
                            guarded=not asked.without_fences or asked.ignore_fences)

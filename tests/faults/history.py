@@ -5,6 +5,9 @@
     give WORKER LOCK AT UNTIL                        release is called after AT; UNTIL: the latest end ever seen
     fail WORKER LOCK INVOKED RETURNED WAIT-MS KIND   acquire has failed
     want WORKER LOCKS INVOKED                        several, with commas, are asked for together: a `take` for each
+    keep WORKER LOCK FROM UNTIL                      the release of what was acquired at FROM returned true: UNTIL then none begins
+    hand WORKER LOCK AT                              an export is called after AT, behind its `give`
+    adopted WORKER LOCK NUMBER                       the last `take` of that lock goes on with the exported lease of this number
     dead WORKER AT                                   the worker was killed
     begin NUMBER FAULT AT WHOM                       a fault begins; WHOM: nodes or a worker
     end NUMBER AT
@@ -79,6 +82,9 @@ class History:
     stalls: list = field(default_factory=list)
     notes: dict = field(default_factory=dict)
     wants: list = field(default_factory=list)  # worker, locks, invoked
+    keeps: list = field(default_factory=list)  # worker, lock, from, until
+    hands: list = field(default_factory=list)  # lock, at
+    adopted: list = field(default_factory=list)  # number of the text
     locks: dict = field(default_factory=lambda: defaultdict(list))
     kept: dict = field(default_factory=lambda: defaultdict(dict))  # of each worker what it has not given back, by its lock
 
@@ -104,6 +110,15 @@ class History:
     def want(self, worker, locks, invoked):
         self.wants.append((worker, locks.split(","), int(invoked)))
 
+    def keep(self, worker, lock, begin, until):
+        self.keeps.append((worker, lock, int(begin), int(until)))
+
+    def hand(self, _worker, lock, at):
+        self.hands.append((lock, int(at)))
+
+    def adopted_by(self, _worker, _lock, number):
+        self.adopted.append(int(number))
+
     def dead(self, worker, at):
         for hold in self.kept.pop(worker, {}).values():
             hold.until = min(hold.until, int(at))
@@ -124,7 +139,8 @@ class History:
         self.notes[name] = float(value)
 
 
-KINDS = {"take", "share", "give", "fail", "want", "dead", "begin", "end", "step", "stall", "note"}
+KINDS = {kind: kind for kind in ("take", "share", "give", "fail", "want", "keep", "hand", "dead", "begin", "end", "step", "stall", "note")}
+KINDS["adopted"] = "adopted_by"
 
 
 def read(path):
@@ -135,7 +151,7 @@ def read(path):
             try:
                 if kind not in KINDS:
                     raise ValueError("no such line")
-                getattr(history, kind)(*words)
+                getattr(history, KINDS[kind])(*words)
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{path}:{number}: {line.strip()[:120]}: {error}") from error
     return history

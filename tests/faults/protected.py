@@ -5,13 +5,16 @@
 
 A connection says `read LOCK FENCE` and is told the counter, or `write LOCK FENCE VALUE` and is told `ok`; either is told
 `stale` where a larger fence was seen before. `look LOCK FENCE` is of one that shares the lock: told the counter, or `stale`
-where a larger fence was seen of one that does not. Fence 0 is none, and is never stale. A write that does not add one to what
+where a larger fence was seen of one that does not. `hand LOCK FENCE TEXT` leaves an exported lease for others, and
+`next - 0` is told `NUMBER LOCK TEXT` of one that was left, or `none`; every second one is told to two, of whom one may go on
+with it. Fence 0 is none, and is never stale. A write that does not add one to what
 is there now destroys what another has written: a lost update.
 """
 
 import asyncio
 import json
 import sys
+from collections import deque
 
 
 class Resource:
@@ -19,9 +22,16 @@ class Resource:
         self.honour = honour
         self.values, self.fences, self.shared = {}, {}, {}
         self.figures = {"writes": 0, "stale": 0, "lost_updates": 0}
+        self.exported, self.left = 0, deque()
 
     def answer(self, line):
         verb, lock, fence, *value = line.split()
+        if verb == "hand":
+            self.exported += 1
+            self.left.extend((1 + self.exported % 2) * [f"{self.exported} {lock} {value[0]}"])
+            return "ok"
+        if verb == "next":
+            return self.left.popleft() if self.left else "none"
         fence = int(fence)
         seen = self.fences.get(lock, 0)
         if self.honour and 0 < fence < (seen if verb == "look" else max(seen, self.shared.get(lock, 0))):

@@ -11,6 +11,9 @@ from kinds import CLOCK, NETWORK, SERVER, WORKER, Links
 HARD_SHARE = 0.12
 MAX_AT_ONCE = 4
 MAX_GAP_SECONDS = 0.7
+# Between two rounds of all kinds nothing is wrong, and no lock may stand still; not so often where there are few kinds.
+CALM_SECONDS = 3.0
+CALM_EVERY_SECONDS = 15.0
 # These workers have a lock for themselves that is held nearly always, so that whatever happens meets a holder.
 KEEPERS = ("rust-3", "c-2", "asyncio-2")
 LONG_LOCK = "long"
@@ -95,7 +98,7 @@ class Schedule:
     def __init__(self, world, kinds):
         self._world, self._random, self._kinds = world, world.random, kinds
         self._deck = []
-        self._next_at = 0.0
+        self._next_at = self._calm_at = 0.0
         # Clocks of more nodes than these are never wrong, so that the median of all stays right.
         self._clocks = self._random.sample(world.numbers, world.minority)
         self._recovering = {}
@@ -110,7 +113,14 @@ class Schedule:
                     out = time.monotonic() + 2 * world.terms.max_ttl / 1000
                     self._recovering.update(dict.fromkeys(episode.whom, out))
         if more and now >= self._next_at and len(world.active) < MAX_AT_ONCE:
-            self._deck = self._deck or self._random.sample(self._kinds, len(self._kinds))
+            if not self._deck and now < self._calm_at:
+                self._deck = self._random.sample(self._kinds, len(self._kinds))
+            if not self._deck:
+                if world.active:
+                    return
+                self._deck = self._random.sample(self._kinds, len(self._kinds))
+                self._next_at, self._calm_at = now + CALM_SECONDS, now + CALM_SECONDS + CALM_EVERY_SECONDS
+                return
             if self._begin(self._deck[-1]):
                 self._deck.pop()
                 self._next_at = time.monotonic() + self._random.uniform(0, MAX_GAP_SECONDS)

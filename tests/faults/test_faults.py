@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -20,10 +21,12 @@ from faults import chosen_kinds, in_line  # noqa: E402
 from history import NEVER, Writer, read  # noqa: E402
 from kinds import KINDS, NETWORK, SERVER, WORKER  # noqa: E402
 from protected import Resource  # noqa: E402
-from schedule import Schedule, World  # noqa: E402
+from schedule import CALM_SECONDS, Schedule, World  # noqa: E402
 
 BAD = os.path.join(HERE, "bad.history")
-NO_FLOORS = check.Floors(0, 0, 0)
+NO_FLOORS = check.Floors(0, 0, 0, calm_seconds=0)
+NOTES = "".join(f"note {name} {value}\n" for name, value in
+                {"begin": 0, "end": 100, "wait-ms": 1, "left": 0, "lost-updates": 0, "stale": 0}.items())
 
 
 def judged(path, floors=NO_FLOORS, kinds=()):
@@ -44,19 +47,30 @@ class Case(unittest.TestCase):
         path = self.history(text)
         ours = check.figures(read(path))
         self.assertEqual(ours, check2.judge(path))
-        return ours
+        return ours[:4]
+
+    def kept(self, text):
+        """How many holds began while their lock was kept, by both judges, and what the verdict on them is."""
+        path = self.history(text + NOTES)
+        ours = check.figures(read(path))
+        self.assertEqual(ours, check2.judge(path))
+        return ours[4], "K1" in judged(path)
+
+    def stood(self, text):
+        """How long each lock stood still, in ns."""
+        return [(name, ns) for ns, _, name in check.stands(read(self.history(text + "note ttl-ms 0.0001\n")))]
 
 
 class Judges(Case):
     def test_a_bad_history_is_flagged_by_both(self):
-        self.assertEqual(check.figures(read(BAD)), (6, 2, 2, 1))
-        self.assertEqual(check2.judge(BAD), (6, 2, 2, 1))
+        self.assertEqual(check.figures(read(BAD)), (9, 2, 2, 1, 1, 1))
+        self.assertEqual(check2.judge(BAD), (9, 2, 2, 1, 1, 1))
         for judge in ("check.py", "check2.py"):
             done = subprocess.run([sys.executable, os.path.join(HERE, judge), BAD], capture_output=True)
             self.assertEqual((done.returncode, done.stderr), (1, b""), judge)
         said = judged(BAD, check.Floors(1e9, 1, 0.9, 100), ["hang", "drop"])
         for part in ("2 double holds", "2 holds out of order, 1 fences twice", "2 lost updates", "1 waits ended more than",
-                     "1 keys left", "at least 1e+09", "not ['drop']", "75% of the time"):
+                     "1 keys left", "1 holds of 1 locks that were kept", "1 leases adopted twice", "at least 1e+09", "not ['drop']", "75% of the time"):
             self.assertIn(part, said)
         self.assertNotIn("checkers", said)
 
@@ -122,10 +136,65 @@ class Judges(Case):
 
     def test_doubles_after_a_step_are_counted_apart(self):
         text = "take x a 1 10 90 1\nstep 15 20 1,2 600 {}\ntake y a 22 30 90 2\n"
-        notes = "".join(f"note {name} {value}\n" for name, value in
-                        {"begin": 0, "end": 100, "wait-ms": 1, "left": 0, "lost-updates": 0, "stale": 0}.items())
-        self.assertEqual(judged(self.history(text.format("-") + notes)), "")
-        self.assertIn("1 double holds", judged(self.history(text.format("a/x") + notes)))
+        self.assertEqual(judged(self.history(text.format("-") + NOTES)), "")
+        self.assertIn("1 double holds", judged(self.history(text.format("a/x") + NOTES)))
+
+    def test_no_hold_begins_while_a_lock_is_kept(self):
+        text = "take x a 1 10 90 1\ngive x a 20 90\ntake y {} 2 {} 99 2\nkeep x a 10 50\n"
+        self.assertEqual(self.kept(text.format("a", 49)), (1, True))
+        self.assertEqual(self.kept(text.format("a", 50)), (0, False))
+        self.assertEqual(self.kept(text.format("b", 49)), (0, False))
+        # That its holder has it meanwhile is nothing.
+        self.assertEqual(self.kept("take x a 1 10 90 1\ngive x a 20 90\nkeep x a 10 50\n"), (0, False))
+        # A step forward may end it early, and is counted; one before it or behind the other hold does not.
+        broken = text.format("a", 40)
+        for step, wrong in (("15 20", False), ("5 9", True), ("41 42", True)):
+            self.assertEqual(self.kept(broken + f"step {step} 1 600 -\n"), (1, wrong), step)
+
+    def test_one_goes_on_with_a_lease_that_is_exported(self):
+        first = "take x a 1 10 15 1\nadopted x a 7\ngive x a 15 15\n"
+        self.assertEqual(judged(self.history(first + "take y b 1 20 30 2\nadopted y b 8\n" + NOTES)), "")
+        self.assertIn("1 leases adopted twice", judged(self.history(first + "take y a 16 20 30 2\nadopted y a 7\n" + NOTES)))
+
+    def test_a_lock_stands_still_where_somebody_waits_and_nobody_is_inside(self):
+        waits = "take x a 1 10 20 1\ngive x a 20 90\ntake y a {} 70 90 2\ngive y a 80 90\n"
+        self.assertEqual(self.stood(waits.format(30)), [("a", 9), ("a", 40)])
+        self.assertEqual(self.stood(waits.format(5)), [("a", 9), ("a", 50)])
+        # As the verdict has it.
+        slow = "take x a 0 {} 9000000000 1\n"
+        self.assertIn("1 times a lock stood still", judged(self.history(slow.format(500_000_001) + NOTES)))
+        self.assertNotIn("stood still for longer", judged(self.history(slow.format(500_000_000) + NOTES)))
+
+    def test_a_wait_that_fails_counts_and_a_try_does_not(self):
+        self.assertEqual(self.stood("fail x prices& 10 30 1500 Timeout\n"), [("prices", 20)])
+        self.assertEqual(self.stood("fail x job%100 10 30 0 Contended\n"), [])
+
+    def test_nobody_stands_still_under_a_fault_nor_soon_after_nor_with_the_machine(self):
+        waits, after = "fail x a 10 100000000000 1500 Timeout\n", int(check.AFTER_SECONDS * 1e9)
+        self.assertEqual(self.stood(waits + "begin 1 hang 50 2\nend 1 60\n"), [("a", 40), ("a", 100000000000 - 60 - after)])
+        self.assertEqual(self.stood(waits + "begin 1 hang 50 2\n"), [("a", 40)])
+        self.assertEqual(self.stood("fail x a 10 100 1500 Timeout\nstall 30 80\n"), [("a", 20), ("a", 20)])
+
+    def test_a_run_without_a_calm_moment_shows_nothing(self):
+        text = "note begin 0\nbegin 1 hang 50 2\nend 1 60\nstall 3000000000 3000000010\nnote end 4000000000\n"
+        calm = 50 + (3_000_000_000 - 60 - check.AFTER_SECONDS * 1e9) + (1_000_000_000 - 10)
+        self.assertEqual(check.calm_seconds(read(self.history(text))), calm / 1e9)
+        self.assertIn("in which nothing was wrong (at least 1;", judged(self.history(NOTES), check.Floors(0, 0, 0)))
+
+    def test_a_free_slot_stands_still(self):
+        both = "take x pool.0 5 10 60 1\ntake y pool.1 5 20 40 2\nfail z pool*2 30 60 1500 Timeout\n"
+        self.assertEqual(self.stood(both), [("pool", 15), ("pool", 20)])
+
+    def test_what_is_kept_on_its_way_or_won_for_several_does_not_stand_still(self):
+        waits = "fail z a 20 90 1500 Timeout\n"
+        self.assertEqual(self.stood(waits + "keep x a 10 70\n"), [("a", 20)])
+        # For the ttl, which is 100 ns.
+        self.assertEqual(self.stood(waits + "hand x a 10\n"), [])
+        self.assertEqual(self.stood(waits.replace("90", "130") + "hand x a 10\n"), [("a", 20)])
+        # Whoever waits for b may have a.
+        self.assertEqual(self.stood(waits + "want x a,b 10\nfail x a+b 10 70 1500 Timeout\n"), [("a", 20)])
+        # From where it was asked for a program may have it, whose command begins later.
+        self.assertEqual(self.stood(waits + "take cli-1 a 15 80 90 1\n"), [])
 
     def test_a_client_with_another_list_must_hold_nothing(self):
         notes = "".join(f"note {name} 0\n" for name in ("begin", "wait-ms", "left", "lost-updates", "stale"))
@@ -172,6 +241,13 @@ class Fence(Case):
         self.assertEqual(self.play(resource), ["ok", "ok"])
         self.assertEqual(resource.figures["lost_updates"], 1)
 
+    def test_what_is_exported_is_told_to_one_and_the_next_to_two(self):
+        resource = Resource(honour=True)
+        self.assertEqual(resource.answer("next - 0"), "none")
+        self.assertEqual([resource.answer(f"hand a {fence} quorlock1.{fence}") for fence in (4, 5)], ["ok", "ok"])
+        told = [resource.answer("next - 0") for _ in range(4)]
+        self.assertEqual(told, ["1 a quorlock1.4", "1 a quorlock1.4", "2 a quorlock1.5", "none"])
+
     def test_as_a_process(self):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, os.path.join(HERE, "protected.py"), os.path.join(folder, "s"), "honour"]
@@ -204,6 +280,39 @@ class Plan(Case):
     def test_a_seed_is_a_plan(self):
         self.assertEqual(self.plan(3), self.plan(3))
         self.assertNotEqual(self.plan(3), self.plan(4))
+
+    def calms(self, kinds):
+        """The numbers of the faults before which it was calm, of a run of 80 s with so many kinds, which last for an instant."""
+
+        class Kind:
+            alone, place, seconds, name, loses, of = False, WORKER, (0, 0), "none", False, ""
+
+            @staticmethod
+            def run(*_):
+                yield None
+
+        class Told:
+            write = staticmethod(lambda *_: None)
+
+        now, begun = [1000.0], [1000.0]
+        world = World(None, None, ["rust-1"], Told, Terms(), random.Random(1))
+        with unittest.mock.patch("schedule.time.monotonic", lambda: now[0]):
+            schedule = Schedule(world, [Kind] * kinds)
+            for _ in range(80_000):
+                before = len(world.active)
+                schedule.step(more=True)
+                if len(world.active) > before:
+                    begun.append(now[0])
+                now[0] += 0.001
+        return [number for number, (one, next) in enumerate(zip(begun, begun[1:])) if next - one >= CALM_SECONDS]
+
+    def test_between_two_rounds_nothing_is_wrong(self):
+        self.assertEqual(self.calms(60)[:3], [0, 60, 120])
+
+    def test_few_kinds_are_not_held_up_by_that(self):
+        first, second, *_ = self.calms(1)
+        self.assertEqual(first, 0)
+        self.assertGreater(second, 20)
 
     def test_kinds_that_rest_on_the_guard_can_be_left_out(self):
         class Asked:

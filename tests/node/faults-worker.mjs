@@ -17,6 +17,7 @@ const ttl = millis("TTL");
 const wait = millis("WAIT");
 const end = BigInt(setting("END"));
 const locks = setting("LOCKS").split(",");
+const hand = Number(setting("HAND"));
 const history = openSync(setting("HISTORY"), "a");
 
 /** `CLOCK_MONOTONIC`. */
@@ -33,40 +34,94 @@ async function ask(...words) {
   return (await answers.next()).value;
 }
 
-/** The lock of a word, or the semaphore of `NAME*SLOTS`; that of `NAME&` three of four share. */
+/**
+ * The lock of a word, or the semaphore of `NAME*SLOTS`; that of `NAME&` three of four share, that of `NAME%KEEP` is kept for so many
+ * ms, and `NAME+NAME` are both.
+ */
 function lockOf(client, word) {
+  if (word.includes("+")) return client.lockAll(word.split("+"));
+  if (word.includes("%")) return client.lock(word.split("%")[0], { wait: 0, keep: keepOf(word) });
   const [name, slots] = word.replace("&", "").split("*");
   if (word.endsWith("&")) return client.lock(name, { shared: Math.random() < 0.75 });
   return slots === undefined ? client.lock(name) : client.semaphore(name, Number(slots));
 }
 
+const keepOf = (word) => Number(word.split("%")[1]);
+
 /** What the history knows it by: each slot is a lock of its own. */
 const heldAs = (word, lease) => {
-  const [name] = word.replace("&", "").split("*");
+  if (word.includes("+")) return lease.name;
+  const [name] = word.replace("&", "").split(/[*%]/);
   return lease.slot === null ? name : `${name}.${lease.slot}`;
 };
 
-async function hold(lock, lease, invoked) {
+/** What goes into the history of one hold. */
+function take(lock, lease, invoked) {
   // The clock is read before the lease is asked: the end may come out too early, never too late.
   const acquired = now();
-  let until = acquired + nanoseconds(lease.remaining());
+  const until = acquired + nanoseconds(lease.remaining());
   const fence = lease.fence ?? 0;
   const shared = lease.isShared();
   write(shared ? "share" : "take", lock, invoked, acquired, until, fence);
-  const value = await ask(shared ? "look" : "read", lock, fence);
+  return { lock, lease, acquired, until, fence, shared };
+}
+
+/** Up to where they are given back. */
+async function hold(holds) {
+  for (const held of holds) held.value = await ask(held.shared ? "look" : "read", held.lock, held.fence);
   const over = now() + nanoseconds(holdMs());
   for (let left = over - now(); left > 0n; left = over - now()) {
     await pause(Math.min(Number(left) / 1e6, SLICE_MS));
-    const seen = now();
-    const remaining = lease.remaining();
-    const later = seen + nanoseconds(remaining);
-    if (remaining > 0 && later > until) until = later;
+    for (const held of holds) {
+      const seen = now();
+      const remaining = held.lease.remaining();
+      const later = seen + nanoseconds(remaining);
+      if (remaining > 0 && later > held.until) held.until = later;
+    }
   }
   // Held or not: a pause may come after any look, so it is the resource that must refuse.
-  if (value !== "stale" && !shared) await ask("write", lock, fence, BigInt(value) + 1n);
+  for (const { lock, fence, value, shared } of holds) {
+    if (value !== "stale" && !shared) await ask("write", lock, fence, BigInt(value) + 1n);
+  }
   // Written before: a worker that is killed while nodes have yet to answer has given the lock back.
-  write("give", lock, now(), until);
+  for (const { lock, until } of holds) write("give", lock, now(), until);
+}
+
+function failed(word, invoked, error, ms = wait, prefix = "") {
+  if (!(error instanceof QuorlockError)) throw error;
+  write("fail", word, invoked, now(), ms, prefix + error.constructor.name);
+}
+
+/** Goes on with a lease that a worker has exported, if one has. */
+async function goOn() {
+  const told = await ask("next", "-", 0);
+  if (told === "none") return;
+  const [number, lock, text] = told.split(" ");
+  const invoked = now();
+  let lease;
+  try {
+    lease = await client.adopt(text);
+  } catch (error) {
+    return failed(lock, invoked, error, 0, "adopt:");
+  }
+  const held = take(lock, lease, invoked);
+  write("adopted", lock, number);
+  await hold([held]);
   await lease.release();
+}
+
+/** Whether the lease is another's to go on with; else it is held as before, or lost. */
+async function handed({ lock, lease, fence }) {
+  write("hand", lock, now());
+  let text;
+  try {
+    text = await lease.export();
+  } catch (error) {
+    if (!(error instanceof QuorlockError)) throw error;
+    return false;
+  }
+  await ask("hand", lock, fence, text);
+  return true;
 }
 
 const client = new Client({
@@ -80,16 +135,24 @@ const client = new Client({
 });
 try {
   while (now() < end) {
-    const lock = locks[Math.floor(Math.random() * locks.length)];
+    if (hand > 0) await goOn();
+    const word = locks[Math.floor(Math.random() * locks.length)];
     const invoked = now();
+    if (word.includes("+")) write("want", word.replace("+", ","), invoked);
     let lease;
     try {
-      lease = await lockOf(client, lock).acquire();
+      lease = await lockOf(client, word).acquire();
     } catch (error) {
-      if (!(error instanceof QuorlockError)) throw error;
-      write("fail", lock, invoked, now(), wait, error.constructor.name);
+      failed(word, invoked, error, word.includes("%") ? 0 : wait);
     }
-    if (lease !== undefined) await hold(heldAs(lock, lease), lease, invoked);
+    if (lease !== undefined) {
+      const holds = Array.from(word.includes("+") ? lease : [lease], (one) => take(heldAs(word, one), one, invoked));
+      await hold(holds);
+      if (hand > 0 && !/[+%&]/.test(word) && Math.random() * hand < 1 && (await handed(holds[0]))) continue;
+      if ((await lease.release()) && word.includes("%")) {
+        write("keep", holds[0].lock, holds[0].acquired, invoked + nanoseconds(keepOf(word)));
+      }
+    }
     await pause(Math.random() * MAX_REST_MS);
   }
 } finally {

@@ -25,6 +25,7 @@ def seconds(name):
 
 
 TTL, WAIT, HOLD = seconds("TTL"), seconds("WAIT"), seconds("HOLD")
+HAND = int(os.environ["FAULTS_HAND"])
 
 
 def options(client):
@@ -53,6 +54,7 @@ class Hold:
     def __init__(self, lock, lease, invoked):
         # The clock is read before the lease is asked: the end may come out too early, never too late.
         self.lock, self.lease, now = lock, lease, time.monotonic_ns()
+        self.acquired = now
         self.fence = getattr(lease, "fence", None) or 0
         self.until = now + int(lease.remaining() * 1e9)
         write("share" if lease.is_shared() else "take", NAME, lock, invoked, now, self.until, self.fence)
@@ -115,7 +117,15 @@ class Asyncio:
 
 
 def lock_of(client, word):
-    """What gives the lock of a word; the semaphore of `NAME*SLOTS`; of `NAME&` a lock that three of four share."""
+    """What gives the lock of a word; the semaphore of `NAME*SLOTS`; of `NAME&` a lock that three of four share; of `NAME%KEEP` one
+    that is kept for so many ms, of `NAME+NAME` both."""
+    if "+" in word:
+        both_at_once = client.lock_all(word.split("+"))
+        return lambda: both_at_once
+    if "%" in word:
+        name, _, keep = word.partition("%")
+        kept = client.lock(name, wait=0, keep=float(keep) / 1000)
+        return lambda: kept
     if word.endswith("&"):
         both = client.rwlock(word[:-1])
         return lambda: both.read() if random.random() < 0.75 else both.write()
@@ -126,7 +136,7 @@ def lock_of(client, word):
 
 def held_as(word, lease):
     """What the history knows it by: each slot is a lock of its own."""
-    name, _, slots = word.rstrip("&").partition("*")
+    name, _, slots = word.rstrip("&").partition("%")[0].partition("*")
     return f"{name}.{lease.slot}" if slots else name
 
 
@@ -134,34 +144,78 @@ async def work(world):
     await world.connect()
     locks = {word: lock_of(world.client, word) for word in LOCKS}
     while time.monotonic_ns() < END:
+        if HAND:
+            await go_on(world)
         word = random.choice(LOCKS)
         lock = locks[word]()
         invoked = time.monotonic_ns()
+        if "+" in word:
+            write("want", NAME, word.replace("+", ","), invoked)
         try:
             lease = await world.done(lock.acquire())
         except quorlock.QuorlockError as error:
-            kind = type(error).__name__
-            write("fail", NAME, word, invoked, time.monotonic_ns(), int(WAIT * 1000), kind)
+            failed(word, invoked, error, "%" not in word)
         else:
-            await hold(world, held_as(word, lease), lease, invoked)
+            leases = list(lease) if "+" in word else [lease]
+            holds = [Hold(one.name if "+" in word else held_as(word, one), one, invoked) for one in leases]
+            await hold(world, holds)
+            if HAND and (word.isalpha() or "*" in word) and random.randrange(HAND) == 0 and await handed(world, holds[0]):
+                continue
+            if await world.done(lease.release()) and "%" in word:
+                write("keep", NAME, holds[0].lock, holds[0].acquired, invoked + int(word.partition("%")[2]) * 1_000_000)
         await world.sleep(random.uniform(0, MAX_REST_SECONDS))
     await world.done(world.client.close())
 
 
-async def hold(world, lock, lease, invoked):
+def failed(word, invoked, error, waits=True, prefix=""):
+    write("fail", NAME, word, invoked, time.monotonic_ns(), int(WAIT * 1000) * waits, prefix + type(error).__name__)
+
+
+async def go_on(world):
+    """Goes on with a lease that a worker has exported, if one has."""
+    told = await world.ask("next", "-", 0)
+    if told == "none":
+        return
+    number, lock, text = told.split()
+    invoked = time.monotonic_ns()
+    try:
+        lease = await world.done(world.client.adopt(text))
+    except quorlock.QuorlockError as error:
+        failed(lock, invoked, error, False, "adopt:")
+        return
     held = Hold(lock, lease, invoked)
-    shared = lease.is_shared()
-    value = await world.ask("look" if shared else "read", lock, held.fence)
+    write("adopted", NAME, lock, number)
+    await hold(world, [held])
+    await world.done(lease.release())
+
+
+async def handed(world, held):
+    """Whether the lease is another's to go on with; else it is held as before, or lost."""
+    write("hand", NAME, held.lock, time.monotonic_ns())
+    try:
+        text = await world.done(held.lease.export())
+    except quorlock.QuorlockError:
+        return False
+    await world.ask("hand", held.lock, held.fence, text)
+    return True
+
+
+async def hold(world, holds):
+    """Up to where they are given back."""
+    shared = holds[0].lease.is_shared()
+    values = [await world.ask("look" if shared else "read", held.lock, held.fence) for held in holds]
     end = time.monotonic() + hold_seconds()
     while (left := end - time.monotonic()) > 0:
         await world.sleep(min(left, SLICE_SECONDS))
-        held.look()
+        for held in holds:
+            held.look()
     # Held or not: a pause may come after any look, so it is the resource that must refuse.
-    if value != "stale" and not shared:
-        await world.ask("write", lock, held.fence, int(value) + 1)
+    for held, value in zip(holds, values):
+        if value != "stale" and not shared:
+            await world.ask("write", held.lock, held.fence, int(value) + 1)
     # Written before: a worker that is killed while nodes have yet to answer has given the lock back.
-    held.give()
-    await world.done(lease.release())
+    for held in holds:
+        held.give()
 
 
 if __name__ == "__main__":

@@ -31,6 +31,16 @@ struct World {
     resource: BufReader<UnixStream>,
     ttl: Duration,
     hold: Duration,
+    hand: u32,
+}
+
+/// One hold as the history knows it.
+struct Held<'a> {
+    name: String,
+    lease: &'a Lease,
+    acquired: u64,
+    until: u64,
+    fence: u64,
 }
 
 impl World {
@@ -41,6 +51,7 @@ impl World {
             resource: BufReader::new(UnixStream::connect(setting("RESOURCE")?)?),
             ttl: millis("TTL")?,
             hold: millis("HOLD")?,
+            hand: setting("HAND")?.parse()?,
         })
     }
 
@@ -64,37 +75,149 @@ impl World {
         }
     }
 
-    fn hold(&mut self, name: &str, lease: &Lease, invoked: u64) -> Outcome<()> {
+    fn take<'a>(&mut self, name: String, lease: &'a Lease, invoked: u64) -> Outcome<Held<'a>> {
         // The clock is read before the lease is asked: the end may come out too
         // early, never too late.
-        let end = || monotonic() + lease.remaining().as_nanos() as u64;
         let acquired = monotonic();
-        let mut until = end();
+        let until = acquired + lease.remaining().as_nanos() as u64;
         let fence = lease.fence().unwrap_or(0);
         let taken = format!("{name} {invoked} {acquired} {until} {fence}");
-        let shared = lease.is_shared();
-        self.write(if shared { "share" } else { "take" }, taken)?;
-        let verb = if shared { "look" } else { "read" };
-        let value = self.ask(format!("{verb} {name} {fence}\n"))?;
+        self.write(if lease.is_shared() { "share" } else { "take" }, taken)?;
+        Ok(Held {
+            name,
+            lease,
+            acquired,
+            until,
+            fence,
+        })
+    }
+
+    /// Up to where they are given back.
+    fn hold(&mut self, holds: &mut [Held]) -> Outcome<()> {
+        let mut values = Vec::new();
+        for held in holds.iter() {
+            let verb = match held.lease.is_shared() {
+                true => "look",
+                false => "read",
+            };
+            values.push(self.ask(format!("{verb} {} {}\n", held.name, held.fence))?);
+        }
         let over = monotonic() + self.hold_time().as_nanos() as u64;
         while monotonic() < over {
             nap(SLICE.min(Duration::from_nanos(over.saturating_sub(monotonic()))));
-            let seen = monotonic();
-            let left = lease.remaining();
-            if !left.is_zero() {
-                until = until.max(seen + left.as_nanos() as u64);
+            for held in holds.iter_mut() {
+                let seen = monotonic();
+                let left = held.lease.remaining();
+                if !left.is_zero() {
+                    held.until = held.until.max(seen + left.as_nanos() as u64);
+                }
             }
         }
         // Held or not: a pause may come after any look, so it is the resource
         // that must refuse.
-        if value != "stale" && !shared {
-            let value: u64 = value.parse()?;
-            self.ask(format!("write {name} {fence} {}\n", value + 1))?;
+        for (held, value) in holds.iter().zip(values) {
+            if value != "stale" && !held.lease.is_shared() {
+                let value: u64 = value.parse()?;
+                self.ask(format!(
+                    "write {} {} {}\n",
+                    held.name,
+                    held.fence,
+                    value + 1
+                ))?;
+            }
         }
         // Written before: a worker that is killed while nodes have yet to answer has
         // given the lock back.
-        self.write("give", format!("{name} {} {until}", monotonic()))?;
-        blocking::wait(lease.release())?;
+        for held in holds.iter() {
+            self.write(
+                "give",
+                format!("{} {} {}", held.name, monotonic(), held.until),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, word: &str, invoked: u64, wait: Duration, kind: &str) -> Outcome<()> {
+        let (returned, wait) = (monotonic(), wait.as_millis());
+        self.write("fail", format!("{word} {invoked} {returned} {wait} {kind}"))
+    }
+
+    /// Goes on with a lease that a worker has exported, if one has.
+    fn go_on(&mut self, client: &Client) -> Outcome<()> {
+        let told = self.ask("next - 0\n".into())?;
+        let [number, name, text] = told.split(' ').collect::<Vec<_>>()[..] else {
+            return Ok(());
+        };
+        let invoked = monotonic();
+        match blocking::wait(client.adopt(text)) {
+            Ok(lease) => {
+                let held = self.take(name.to_owned(), &lease, invoked)?;
+                self.write("adopted", format!("{name} {number}"))?;
+                self.hold(&mut [held])?;
+                blocking::wait(lease.release())?;
+                Ok(())
+            }
+            Err(error) => {
+                let kind = format!("adopt:{}", error.kind().name());
+                self.failed(name, invoked, Duration::ZERO, &kind)
+            }
+        }
+    }
+
+    /// Whether the lease is another's to go on with; else it is held as before, or lost.
+    fn is_handed(&mut self, held: &Held) -> Outcome<bool> {
+        self.write("hand", format!("{} {}", held.name, monotonic()))?;
+        let Ok(text) = blocking::wait(held.lease.export()) else {
+            return Ok(false);
+        };
+        self.ask(format!("hand {} {} {text}\n", held.name, held.fence))?;
+        Ok(true)
+    }
+
+    /// One lock, or the semaphore of `NAME*SLOTS`; that of `NAME&` three of four share, that of
+    /// `NAME%KEEP` is kept for so many ms.
+    fn one(&mut self, client: &Client, word: &str, wait: Duration) -> Outcome<()> {
+        let keep = match word.split_once('%') {
+            Some((_, keep)) => Duration::from_millis(keep.parse()?),
+            None => Duration::ZERO,
+        };
+        let wait = if keep.is_zero() { wait } else { Duration::ZERO };
+        let lock = lock_of(client, word)?.wait(wait).keep(keep);
+        let invoked = monotonic();
+        let lease = match blocking::wait(lock.acquire()) {
+            Ok(lease) => lease,
+            Err(error) => return self.failed(word, invoked, wait, error.kind().name()),
+        };
+        let mut held = [self.take(held_as(word, &lease), &lease, invoked)?];
+        self.hold(&mut held)?;
+        let [held] = held;
+        let may_go = self.hand > 0 && keep.is_zero() && !word.ends_with('&');
+        if may_go && random(self.hand) == 0 && self.is_handed(&held)? {
+            return Ok(());
+        }
+        if blocking::wait(lease.release())? && !keep.is_zero() {
+            let until = invoked + keep.as_nanos() as u64;
+            self.write("keep", format!("{} {} {until}", held.name, held.acquired))?;
+        }
+        Ok(())
+    }
+
+    /// All of `NAME+NAME` by one call.
+    fn several(&mut self, client: &Client, word: &str, wait: Duration) -> Outcome<()> {
+        let invoked = monotonic();
+        self.write("want", format!("{} {invoked}", word.replace('+', ",")))?;
+        let locks = client.lock_all(word.split('+')).wait(wait);
+        let leases = match blocking::wait(locks.acquire()) {
+            Ok(leases) => leases,
+            Err(error) => return self.failed(word, invoked, wait, error.kind().name()),
+        };
+        let mut holds = Vec::new();
+        for lease in leases.iter() {
+            let name = String::from_utf8_lossy(lease.name()).into_owned();
+            holds.push(self.take(name, lease, invoked)?);
+        }
+        self.hold(&mut holds)?;
+        blocking::wait(leases.release())?;
         Ok(())
     }
 }
@@ -105,8 +228,8 @@ fn random(bound: u32) -> u32 {
     ((mixed >> 32) % u64::from(bound)) as u32
 }
 
-/// The lock of a word, or the semaphore of `NAME*SLOTS`; that of `NAME&` three of four share.
 fn lock_of(client: &Client, word: &str) -> Outcome<Lock> {
+    let (word, _) = word.split_once('%').unwrap_or((word, ""));
     if let Some(name) = word.strip_suffix('&') {
         return Ok(client.lock(name).shared(random(4) > 0));
     }
@@ -120,7 +243,7 @@ fn lock_of(client: &Client, word: &str) -> Outcome<Lock> {
 fn held_as(word: &str, lease: &Lease) -> String {
     match (word.split_once('*'), lease.slot()) {
         (Some((name, _)), Some(slot)) => format!("{name}.{slot}"),
-        _ => word.trim_end_matches('&').to_owned(),
+        _ => word.split(['&', '%']).next().unwrap_or(word).to_owned(),
     }
 }
 
@@ -140,16 +263,13 @@ fn main() -> Outcome<()> {
     let names = setting("LOCKS")?;
     let names: Vec<&str> = names.split(',').collect();
     while monotonic() < end {
-        let name = names[random(names.len() as u32) as usize];
-        let lock = lock_of(&client, name)?;
-        let invoked = monotonic();
-        match blocking::wait(lock.acquire()) {
-            Ok(lease) => world.hold(&held_as(name, &lease), &lease, invoked)?,
-            Err(error) => {
-                let returned = monotonic();
-                let (wait, kind) = (wait.as_millis(), error.kind().name());
-                world.write("fail", format!("{name} {invoked} {returned} {wait} {kind}"))?;
-            }
+        if world.hand > 0 {
+            world.go_on(&client)?;
+        }
+        let word = names[random(names.len() as u32) as usize];
+        match word.contains('+') {
+            true => world.several(&client, word, wait)?,
+            false => world.one(&client, word, wait)?,
         }
         nap(MAX_REST * random(1000) / 1000);
     }

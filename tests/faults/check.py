@@ -136,9 +136,12 @@ def stages(history):
 
 
 def troubles(history):
-    """The times in which something is wrong, or was until just now."""
-    faults = [(fault.begin, fault.end + AFTER_SECONDS * 1e9) for fault in history.faults.values()]
-    return faults + history.stalls
+    """The times in which something is wrong, or was until just now: a fault, or nodes that do not answer in time on a busy machine."""
+    after = AFTER_SECONDS * 1e9
+    faults = [(fault.begin, fault.end + after) for fault in history.faults.values()]
+    unanswered = [(invoked, returned + after) for worker, _, invoked, returned, _, kind in history.fails
+                  if "QuorumUnavailable" in kind and not worker.endswith(STRAY)]
+    return faults + unanswered + history.stalls
 
 
 def calm_seconds(history):

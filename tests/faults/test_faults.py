@@ -174,6 +174,8 @@ class Judges(Case):
         self.assertEqual(self.stood(waits + "begin 1 hang 50 2\nend 1 60\n"), [("a", 40), ("a", 100000000000 - 60 - after)])
         self.assertEqual(self.stood(waits + "begin 1 hang 50 2\n"), [("a", 40)])
         self.assertEqual(self.stood("fail x a 10 100 1500 Timeout\nstall 30 80\n"), [("a", 20), ("a", 20)])
+        # Nor where nodes do not answer in time, as a worker was told.
+        self.assertEqual(self.stood(waits + "fail y b 50 60 0 QuorumUnavailableError\n"), [("a", 40), ("a", 100000000000 - 60 - after)])
 
     def test_a_run_without_a_calm_moment_shows_nothing(self):
         text = "note begin 0\nbegin 1 hang 50 2\nend 1 60\nstall 3000000000 3000000010\nnote end 4000000000\n"

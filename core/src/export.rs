@@ -338,6 +338,7 @@ mod tests {
             let mut text = blocking::wait(first.export()).unwrap();
             for next in [&other, &java, &one] {
                 let before = Exported::parse(&text).expect("it is whole");
+                assert_eq!(before.renew, on);
                 let lease = blocking::wait(next.adopt(&text)).unwrap();
                 assert_eq!(lease.fence().is_some(), on);
                 text = blocking::wait(lease.export()).unwrap();
@@ -357,6 +358,57 @@ mod tests {
             let free = one.lock("k").wait(Duration::ZERO);
             assert!(blocking::wait(free.acquire()).is_ok());
         }
+    }
+
+    #[test]
+    fn a_lease_of_another_set_is_refused() {
+        let nodes = testing::nodes(3);
+        let one = Client::new(&nodes).unwrap();
+        let text = blocking::wait(one.lock("k").acquire()).unwrap();
+        let text = blocking::wait(text.export()).unwrap();
+        let named = Client::builder().nodes(&nodes).set_name("another");
+        let named = named.build().unwrap();
+        let fewer = Client::new(&nodes[..2]).unwrap();
+        for other in [named, fewer] {
+            let refused = blocking::wait(other.adopt(&text)).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+            assert!(refused.message().contains("of the set `"), "{refused}");
+        }
+        assert!(blocking::wait(one.adopt(&text)).unwrap().is_held());
+    }
+
+    #[test]
+    fn a_lease_whose_fence_the_nodes_do_not_count_is_given_back() {
+        let nodes = testing::nodes(3);
+        let (one, other) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
+        let first = blocking::wait(one.lock("k").acquire()).unwrap();
+        let text = blocking::wait(first.export()).unwrap();
+        // As of nodes that have counted further, and have lost that.
+        let further = Exported {
+            fence: 1 << 52,
+            ..Exported::parse(&text).expect("it is whole")
+        };
+        let lost = blocking::wait(other.adopt(&further.to_text())).unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::LockLost);
+        assert!(lost.message().contains("lost their counters"), "{lost}");
+        let free = one.lock("k").wait(Duration::from_secs(5));
+        assert!(blocking::wait(free.acquire()).is_ok());
+    }
+
+    #[test]
+    fn one_whose_key_is_a_lock_in_another_layout_by_now_is_refused_at_once() {
+        let nodes = testing::nodes(3);
+        let client = Client::new(&nodes).unwrap();
+        let raw = client.lock("orders").raw(true);
+        let text = blocking::wait(raw.acquire()).unwrap();
+        let text = blocking::wait(text.export()).unwrap();
+        blocking::wait(raw.force_release(None)).unwrap();
+        let java = client.lock("orders").layout(crate::Layout::Redisson);
+        let java = blocking::wait(java.acquire()).unwrap();
+        // Whoever asks again and again is told the same when the time is up.
+        let refused = blocking::wait(client.adopt(&text)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Misconfigured, "{refused}");
+        assert!(blocking::wait(java.release()).unwrap());
     }
 
     #[test]

@@ -712,6 +712,142 @@ mod tests {
     }
 
     #[test]
+    fn the_loss_of_what_was_passed_on_is_told_to_who_has_it_alone() {
+        let nodes = testing::nodes(1);
+        let client = Client::new(&nodes).unwrap();
+        let name = "passed-on-and-lost";
+        let lock = client.lock(name).fencing(false).wait(None);
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tells = |which: &'static str| {
+            let told = told.clone();
+            move |reason| told.lock().unwrap().push((which, reason))
+        };
+        let first = wait(lock.acquire()).unwrap();
+        first
+            .share
+            .held
+            .hold
+            .on_lost(first.number(), Box::new(tells("before")));
+        let mut next = pin!(lock.acquire());
+        let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(waits.is_pending());
+        assert!(wait(first.release()).unwrap());
+        let second = wait(next).unwrap();
+        assert_eq!(first.token(), second.token());
+        let (hold, lease) = (&first.share.held.hold, first.number());
+        hold.on_lost(lease, Box::new(tells("late")));
+        hold.on_lost(second.number(), Box::new(tells("second")));
+        assert_eq!(testing::lose(name, LossReason::Refused), 1);
+        hold.on_lost(lease, Box::new(tells("too late")));
+        assert_eq!(*told.lock().unwrap(), [("second", LossReason::Refused)]);
+        assert_eq!(
+            (first.loss(), second.loss()),
+            (None, Some(LossReason::Refused))
+        );
+    }
+
+    /// It is asked for again behind it where a node has lost its counter, so that no lease that
+    /// is passed on from here has a fence that was counted for another.
+    #[test]
+    fn a_lease_with_others_behind_it_has_a_block_of_fences_and_renews_all_of_it() {
+        let client = Client::new(testing::nodes(3)).unwrap();
+        let lock = client.lock("k").wait(None);
+        let mut cx = Context::from_waker(Waker::noop());
+        let held = wait(lock.acquire()).unwrap();
+        let mut next = [pin!(lock.acquire()), pin!(lock.acquire())];
+        for next in &mut next {
+            assert!(next.as_mut().poll(&mut cx).is_pending());
+        }
+        // Alone it had no block, so this one is won anew, with one.
+        assert!(wait(held.release()).unwrap());
+        let [first, second] = next;
+        let first = wait(first).unwrap();
+        let (hold, fence) = (first.hold().clone(), first.fence().unwrap());
+        assert_eq!(
+            hold.last_fence(),
+            fence + u64::from(crate::protocol::hold::IN_A_ROW)
+        );
+        assert!(hold.renews_fence() == hold.last_fence());
+        assert!(wait(first.release()).unwrap());
+        let second = wait(second).unwrap();
+        assert_eq!(
+            (second.token(), second.fence()),
+            (first.token(), Some(fence + 1))
+        );
+        assert!(hold.renews_fence() == hold.last_fence());
+    }
+
+    #[test]
+    fn what_cannot_be_exported_is_held_as_before() {
+        let client = Client::new(testing::nodes(3)).unwrap();
+        let lock = || client.lock("k").owner(crate::Owner::named("me"));
+        for lock in [
+            lock().shared(true),
+            lock().keep(Duration::from_millis(1)),
+            lock().layout(crate::Layout::Redisson),
+        ] {
+            let lease = wait(lock.acquire()).unwrap();
+            let refused = wait(lease.export()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+            assert!(lease.is_held() && wait(lease.release()).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_exported_lasts_for_its_ttl_from_then_on() {
+        let client = Client::new(testing::nodes(3)).unwrap();
+        let lock = client.lock("k").ttl(Duration::from_secs(60)).renew(false);
+        let lease = wait(lock.acquire()).unwrap();
+        let moment = Duration::from_millis(100);
+        let begun = lease.remaining();
+        while lease.remaining() + moment > begun {
+            std::thread::yield_now();
+        }
+        let before = lease.remaining();
+        let text = wait(lease.export()).unwrap();
+        let found = wait(client.lock("k").inspect()).unwrap();
+        // Nobody has adopted it yet.
+        let left = found.holder().and_then(crate::Holder::left).unwrap();
+        assert!(left > before + moment / 2, "{left:?} of {before:?}");
+        assert!(wait(wait(client.adopt(&text)).unwrap().release()).unwrap());
+    }
+
+    #[test]
+    fn a_slot_goes_on_as_that_slot() {
+        let client = Client::new(testing::nodes(3)).unwrap();
+        let slots = || client.semaphore("s", 2).wait(Duration::ZERO);
+        let (first, second) = (
+            wait(slots().acquire()).unwrap(),
+            wait(slots().acquire()).unwrap(),
+        );
+        let slot = first.slot();
+        let text = wait(first.export()).unwrap();
+        let adopted = wait(client.adopt(&text)).unwrap();
+        assert!(slot.is_some() && adopted.slot() == slot && second.slot() != slot);
+        let full = wait(slots().acquire()).unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::Contended);
+    }
+
+    #[test]
+    fn several_last_as_long_as_the_first_that_ends_and_its_loss_is_told_once() {
+        let client = Client::new(testing::nodes(1)).unwrap();
+        let all = client.lock_all(["s-a", "s-b"]).renew(false);
+        let leases = wait(all.acquire()).unwrap();
+        wait(leases.get("s-b").unwrap().extend(Duration::from_secs(50))).unwrap();
+        assert!(leases.remaining() <= Duration::from_secs(10));
+        let (told, hears) = std::sync::mpsc::channel();
+        leases.on_lost(move |name, reason| told.send((name.to_vec(), reason)).unwrap());
+        for name in ["s-b", "s-a"] {
+            assert_eq!(testing::lose(name, LossReason::Refused), 1);
+        }
+        let first = hears.recv().unwrap();
+        assert_eq!(first.1, LossReason::Refused);
+        // What is lost by then reaches nobody.
+        assert_eq!(leases.delivered().unwrap_err().kind(), ErrorKind::LockLost);
+        assert!(hears.recv().is_err());
+    }
+
+    #[test]
     fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
         let (_client, first, second) = passed_on();
         let (hold, lease) = (&first.share.held.hold, first.share.held.lease);

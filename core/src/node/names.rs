@@ -289,6 +289,9 @@ mod tests {
             let name = name.as_bytes();
             let counter = format!("redisson_lock_token:{behind}");
             assert_eq!(redisson("lock:", name).counter(), counter.as_bytes());
+            // Where the tokens are there is no queue, of a raw lock of that name neither.
+            let tokens = redisson("lock:", name);
+            assert!(tokens.queue().starts_with(b"lock:#h:#"));
             let channel = format!("redisson_lock__channel:{behind}");
             assert_eq!(redisson_channel(name), channel.as_bytes());
         }

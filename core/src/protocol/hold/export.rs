@@ -59,4 +59,13 @@ impl Hold {
     pub(crate) fn last_fence(&self) -> u64 {
         self.block_end()
     }
+
+    /// The fence that a node which has lost its counter is told by a renewal.
+    #[cfg(test)]
+    pub(crate) fn renews_fence(&self) -> u64 {
+        match self.renewal(self.terms.timing.ttl) {
+            crate::node::Op::Extend { fence, .. } => fence,
+            _ => 0,
+        }
+    }
 }

@@ -488,6 +488,44 @@ mod tests {
         assert_eq!(lines.waiting(), 0);
     }
 
+    fn terms_of(mode: Mode) -> Terms {
+        let mut terms = terms();
+        terms.keys = Arc::new(Keys {
+            mode,
+            ..Keys::clone(&terms.keys)
+        });
+        terms
+    }
+
+    #[test]
+    fn readers_ask_side_by_side_and_pass_no_writer() {
+        let lines = Arc::<Lines>::default();
+        let enter = |mode| lines.enter(&terms_of(mode), 9).unwrap();
+        let readers = [enter(Mode::Shared), enter(Mode::Shared)];
+        assert!(readers.iter().all(Place::is_turn));
+        let mut writer = enter(Mode::Exclusive);
+        let mut newcomer = enter(Mode::Shared);
+        assert!(!is_turn(&mut writer) && !is_turn(&mut newcomer));
+        let [first, second] = readers;
+        drop(first);
+        assert!(!is_turn(&mut writer) && !is_turn(&mut newcomer));
+        drop(second);
+        assert!(is_turn(&mut writer) && !is_turn(&mut newcomer));
+        drop(writer);
+        assert!(is_turn(&mut newcomer));
+    }
+
+    #[test]
+    fn as_many_ask_side_by_side_as_there_are_slots() {
+        let lines = Arc::<Lines>::default();
+        let enter = || lines.enter(&terms_of(Mode::AnySlot(2)), 9).unwrap();
+        let mut places: Vec<_> = (0..3).map(|_| enter()).collect();
+        let turns: Vec<_> = places.iter_mut().map(is_turn).collect();
+        assert_eq!(turns, [true, true, false]);
+        places.remove(0);
+        assert!(places.iter_mut().all(is_turn));
+    }
+
     #[test]
     fn a_turn_that_nobody_took_goes_on() {
         let lines = Arc::<Lines>::default();

@@ -803,12 +803,15 @@ mod tests {
         while lease.remaining() + moment > begun {
             std::thread::yield_now();
         }
-        let before = lease.remaining();
+        let left = || {
+            let found = wait(client.lock("k").inspect()).unwrap();
+            found.holder().and_then(crate::Holder::left).unwrap()
+        };
+        let before = left();
         let text = wait(lease.export()).unwrap();
-        let found = wait(client.lock("k").inspect()).unwrap();
         // Nobody has adopted it yet.
-        let left = found.holder().and_then(crate::Holder::left).unwrap();
-        assert!(left > before + moment / 2, "{left:?} of {before:?}");
+        let after = left();
+        assert!(after > before + moment / 2, "{after:?} behind {before:?}");
         assert!(wait(wait(client.adopt(&text)).unwrap().release()).unwrap());
     }
 

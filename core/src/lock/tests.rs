@@ -270,6 +270,45 @@ fn a_lease_is_passed_on_where_it_serves_and_nowhere_else() {
 }
 
 #[test]
+fn slots_beyond_those_that_are_counted_here_take_none_of_them() {
+    let client = Client::new(crate::testing::nodes(1)).unwrap();
+    let many = client.semaphore("s", 3).wait(Duration::from_secs(60));
+    let mut taken: Vec<_> = (0..3)
+        .map(|_| blocking::wait(many.acquire()).unwrap())
+        .collect();
+    taken.retain(|lease| lease.slot() != Some(0));
+    assert_eq!(taken.len(), 2);
+    let one = client.semaphore("s", 1).wait(Duration::from_secs(10));
+    let first = blocking::wait(one.acquire()).unwrap();
+    assert_eq!(first.slot(), Some(0));
+}
+
+#[test]
+fn what_an_owner_has_entered_and_lost_meanwhile_ends_the_call_for_several() {
+    let nodes = crate::testing::nodes(1);
+    let (ours, theirs) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
+    let owner = Owner::named("me");
+    let [first, last] = ["entered-and-lost:a", "entered-and-lost:b"];
+    let outer = blocking::wait(ours.lock(first).owner(owner.clone()).acquire()).unwrap();
+    let other = blocking::wait(theirs.lock(last).acquire()).unwrap();
+    let both = ours.lock_all([first, last]).owner(owner).wait(None);
+    let mut waits = pin!(both.acquire());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(crate::testing::lose(first, LossReason::Refused), 1);
+    assert!(blocking::wait(other.release()).unwrap());
+    let lost = blocking::wait(waits).unwrap_err();
+    assert_eq!(
+        (lost.kind(), lost.name()),
+        (ErrorKind::LockLost, Some(first.as_bytes()))
+    );
+    assert!(!outer.is_held());
+    // What it won beside that is given back.
+    let free = theirs.lock(last).wait(Duration::from_secs(60));
+    assert!(blocking::wait(free.acquire()).is_ok());
+}
+
+#[test]
 fn what_goes_on_here_is_renewed() {
     let client = Client::new(["memory://goes-on-renewed"]).unwrap();
     assert!(is_renewed(&client, |ttl| {

@@ -120,9 +120,9 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         .as_ref()
         .is_err_and(|e| e.is_instance_of::<PyTypeError>(value.py()))
     {
+        let given = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
-            "{name} is {}: give an integer",
-            shown(name, value)
+            "{name} is a {given}: give an integer"
         )));
     }
     let count = given.ok().and_then(|given| i32::try_from(given).ok());

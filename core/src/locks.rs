@@ -269,7 +269,11 @@ impl Gathering {
         let lasts = |lease: &Lease| lease.is_held() && lease.remaining() >= least;
         for (won, entered) in self.won.iter_mut().zip(&self.entered) {
             match won {
-                Some(lease) if *entered && !lease.is_held() => return Err(lease.lost_error()),
+                Some(lease)
+                    if mutant!("entered-loss-goes-on", *entered && !lease.is_held(), false) =>
+                {
+                    return Err(lease.lost_error());
+                }
                 Some(_) if *entered => {}
                 _ => drop(won.take_if(|lease| !mutant!("loss-of-one-ignored", lasts(lease), true))),
             }

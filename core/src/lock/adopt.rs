@@ -98,7 +98,8 @@ impl Lock {
             hold.release();
             return Err(closed);
         }
-        if exported.fence != 0 && hold.fence() <= exported.fence {
+        let counted_on = exported.fence == 0 || hold.fence() > exported.fence;
+        if !mutant!("adopted-with-a-smaller-fence", counted_on, true) {
             hold.release();
             return Err(self.counted_anew(exported.fence));
         }

@@ -32,14 +32,14 @@ impl Hold {
     /// Reserves the lock on all nodes but the `home`.
     pub(crate) fn drain(&self, home: usize, now: Instant) {
         let mut state = self.state();
-        if state.phase != Phase::Asking {
+        if mutant!("drains-when-over", state.phase != Phase::Asking, false) {
             return;
         }
         let others = (0..self.set.links.len()).filter(|node| *node != home);
         let others: Vec<usize> = others.filter(|node| !self.is_out(*node)).collect();
         // What is reserved there has to be taken back with the waiter's place.
         for node in &others {
-            state.votes.nodes[*node].queued = true;
+            state.votes.nodes[*node].queued |= mutant!("reservation-stays", true, false);
         }
         drop(state);
         if let Some(hold) = self.me.upgrade()
@@ -47,7 +47,11 @@ impl Hold {
         {
             let sink: Arc<dyn Sink> = hold;
             let op = Op::Reserve {
-                long: LIFE.min(self.terms.timing.ttl),
+                long: mutant!(
+                    "reservation-outlives-its-ttl",
+                    LIFE.min(self.terms.timing.ttl),
+                    LIFE
+                ),
             };
             self.send(others.into_iter().map(|node| (node, op)), now, &sink);
         }

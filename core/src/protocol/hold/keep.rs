@@ -154,7 +154,11 @@ impl Hold {
     pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
         let mut state = self.state();
         match state.loss {
-            _ if state.lease.passed != lease => {}
+            _ if mutant!(
+                "loss-told-to-who-had-it",
+                state.lease.passed != lease,
+                false
+            ) => {}
             None => push_lean(&mut state.lease.callbacks, callback),
             Some(reason) => {
                 drop(state);
@@ -225,7 +229,11 @@ impl Hold {
             ttl,
             repair: Repair::Yes,
             // So that a node which lost its counter counts on behind the block.
-            fence: self.block_end(),
+            fence: mutant!(
+                "renews-one-fence-of-the-block",
+                self.block_end(),
+                self.fence()
+            ),
         }
     }
 

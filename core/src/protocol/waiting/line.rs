@@ -148,7 +148,13 @@ impl Line {
         match mode {
             Mode::AnySlot(slots) => {
                 // Whoever counts more slots than this one may have others.
-                let his = |(_, slot): &&(u64, Option<u32>)| slot.is_some_and(|slot| slot < slots);
+                let his = |(_, slot): &&(u64, Option<u32>)| {
+                    mutant!(
+                        "slots-beyond-count",
+                        slot.is_some_and(|slot| slot < slots),
+                        slot.is_some()
+                    )
+                };
                 let left = (slots as usize).saturating_sub(self.shared.iter().filter(his).count());
                 !alone && self.sharing < SIDE_BY_SIDE.min(left)
             }
@@ -203,7 +209,9 @@ impl Lines {
         let mut table = lock(&self.0);
         let mode = terms.keys.mode;
         let line = table.entry(id.clone()).or_default();
-        let seat = if line.waiting() == 0 && line.is_open(mode) {
+        let seat = if mutant!("newcomer-passes-its-own-line", line.waiting() == 0, true)
+            && line.is_open(mode)
+        {
             line.ask(mode);
             None
         } else if line.waiting() >= most {

@@ -173,3 +173,63 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
         }
     }
 }
+
+/// A node that writes down what it is asked.
+#[derive(Default)]
+struct Asked(Mutex<Vec<Request>>);
+
+impl Link for Asked {
+    fn send(&self, request: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+        lock(&self.0).push(request);
+        None
+    }
+
+    fn shown(&self) -> Arc<str> {
+        "asked".into()
+    }
+
+    fn close(&self) {}
+}
+
+#[test]
+fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with_its_place() {
+    let second = Duration::from_secs(1);
+    for (ttl, long) in [(TTL, Duration::from_millis(1_800)), (second, second)] {
+        let nodes: Vec<Arc<Asked>> = (0..3).map(|_| Arc::default()).collect();
+        let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
+        let clock = Arc::new(ByHand(NOW.0.into()));
+        let set = Set::new(
+            links.collect(),
+            clock,
+            Arc::new(SystemRng),
+            TTL,
+            0.01,
+            |_| (),
+        );
+        let mut terms = terms(b"lock:{a}");
+        terms.timing = Timing::of(ttl, 0.01, 0.1, Duration::from_millis(50));
+        let waiter = Waiter {
+            inbox: b"inbox"[..].into(),
+            number: 1,
+        };
+        let hold = Hold::new(&Arc::new(set), &terms, 1, Some(waiter), None, NOW);
+        let asked = |node: usize| -> Vec<(Op, bool)> {
+            let asked = lock(&nodes[node].0).split_off(0).into_iter();
+            asked.map(|one| (one.op, one.waiter.is_some())).collect()
+        };
+        hold.open(Nodes::one(1), Nodes::one(1), Means::Script, NOW);
+        assert!(matches!(asked(1)[..], [(Op::Acquire { .. }, true)]));
+        hold.drain(1, NOW);
+        for node in [0, 2] {
+            assert_eq!(asked(node), [(Op::Reserve { long }, true)]);
+        }
+        assert!(asked(1).is_empty());
+        hold.give_up(None);
+        for node in [0, 1, 2] {
+            assert_eq!(asked(node), [(Op::Release, true)], "{node}");
+        }
+        // What comes too late reserves nothing.
+        hold.drain(1, NOW);
+        assert!((0..3).all(|node| asked(node).is_empty()));
+    }
+}

@@ -784,9 +784,9 @@ mod tests {
         let mut observer = client.election("seen").observe(moment);
         // It looks again and again meanwhile.
         let is_quiet = |observer: &mut Observer| {
-            let begins = std::time::Instant::now();
+            let elapsed = client.election("seen").stopwatch().unwrap();
             let mut next = pin!(observer.next());
-            while begins.elapsed() < Duration::from_millis(30) {
+            while elapsed() < Duration::from_millis(30) {
                 if polled(&mut next).is_ready() {
                     return false;
                 }

@@ -17,6 +17,7 @@ import fcntl
 import gzip
 import hashlib
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -26,6 +27,7 @@ import tarfile
 import tomllib
 
 import debs
+import materials
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1", "maturin==1.16.0"]
@@ -259,7 +261,16 @@ class Dist:
             for other in self.source.rglob(file.name):
                 if other != file:
                     other.unlink()
+            reasons = materials.wrong(json.loads(file.read_text()), tomllib.loads((self.source / "Cargo.lock").read_text()), self.linked(file.parent))
+            if reasons:
+                raise SystemExit(f"{file.name}: " + ", ".join(reasons))
         return file
+
+    def linked(self, folder):
+        """The crates that are linked into that of a folder, names with versions."""
+        tree = ["cargo", "tree", "--locked", "--manifest-path", folder / "Cargo.toml", "--edges", "normal", "--prefix", "none", "--format", "{p}"]
+        told = subprocess.check_output(tree, text=True, env=os.environ | {"PATH": self.path})
+        return {(name, version.removeprefix("v")) for name, version, *_ in map(str.split, filter(None, told.splitlines()))}
 
     def sums(self):
         sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"

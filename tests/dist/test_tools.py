@@ -14,6 +14,7 @@ sys.path[:0] = [str(ROOT / ".ci" / "dist")]
 
 import compatible  # noqa: E402
 import gather  # noqa: E402
+import materials  # noqa: E402
 import releasable  # noqa: E402
 import same  # noqa: E402
 
@@ -133,6 +134,18 @@ class Gather(unittest.TestCase):
         self.package("macos", "quorlock-1.0.0.tgz", {"dist/index.js": b"another"})
         with self.assertRaisesRegex(SystemExit, "dist/index.js is not the same"):
             self.gathered()
+
+
+class Materials(unittest.TestCase):
+    def test_a_bill_names_what_is_linked_as_it_is_locked(self):
+        lock = {"package": [{"name": "ours", "version": "1.0.0"}, {"name": "a", "version": "2.0.0", "checksum": "s"}]}
+        a = {"name": "a", "version": "2.0.0", "hashes": [{"alg": "SHA-256", "content": "s"}], "licenses": [{"expression": "MIT"}]}
+        linked = {("ours", "1.0.0"), ("a", "2.0.0")}
+        for components, found in (([a], []), ([], ["a 2.0.0 is linked, and not named"]), ([a | {"licenses": []}], ["a 2.0.0 has no licence"]),
+                                  ([a | {"hashes": []}], ["a 2.0.0 has another checksum than is locked"]),
+                                  ([a, a | {"version": "3.0.0"}], ["a 3.0.0 is not locked"])):
+            bom = {"metadata": {"component": {"name": "ours", "version": "1.0.0"}}, "components": components}
+            self.assertEqual(materials.wrong(bom, lock, linked), found)
 
 
 if __name__ == "__main__":

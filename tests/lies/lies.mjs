@@ -118,10 +118,18 @@ async function calls(draw, client) {
   }
 }
 
+// A set is founded by all its nodes together, which a liar holds up.
+const FOUNDED = { namespace: "founded:" };
+const namespaces = (round) => [FOUNDED, FOUNDED, { namespace: `r${round}:`, restartGuard: "off" }];
+const OPTIONS = { ttl: 2000, maxTtl: 3000, nodeTimeout: 100, setName: "lies" };
+
 console.log(`seed ${seed}`);
 process.on("unhandledRejection", (error) => count(failed, `a rejection that nobody awaits: ${error?.stack}`));
 const servers = await stage("3");
 const honest = servers.nodes.split(",").map((url) => url.replace("redis://", ""));
+const founder = new Client(honest.map((address) => `redis://${address}`), { ...OPTIONS, ...FOUNDED });
+await (await founder.lock("a").acquire({ wait: 20_000 })).release();
+await founder.close();
 const end = performance.now() + seconds * 1000;
 let rounds = 0;
 while (performance.now() < end) {
@@ -131,7 +139,7 @@ while (performance.now() < end) {
   const lies = await liar(draw(1 << 30), alone ? undefined : honest[2]);
   const url = alone ? [`redis://${lies.address}`, `redis+cluster://${lies.address}`, `redis+sentinel://${lies.address}/m`][draw(3)] : `redis://${lies.address}`;
   const nodes = [url, ...(alone ? [] : honest.slice(0, 2).map((address) => `redis://${address}`))];
-  const options = { ttl: 2000, maxTtl: 3000, nodeTimeout: 100, setName: "lies", namespace: `r${rounds}:`, restartGuard: ["auto", "off", "off"][draw(3)] };
+  const options = { ...OPTIONS, ...namespaces(rounds)[draw(3)] };
   const before = failed.size;
   lies.be(mood);
   const client = new Client(nodes, options);

@@ -31,6 +31,7 @@ WAIT = 0.3
 # Beyond what a call is told to wait, on a busy machine.
 PATIENCE = 8.0
 MOODS = ("lies", "lies", "lies", "always", "twice", "late", "silent", "floods")
+FOUNDED = "founded:"
 OPTIONS = {"ttl": 2, "max_ttl": 3, "node_timeout": 0.1, "set_name": "lies"}
 
 
@@ -162,7 +163,8 @@ def rounds(judge, seed, seconds, honest):
         liar = Liar(draw.randrange(1 << 32), None if alone else honest[2])
         scheme = draw.choice(["redis://{}", "redis+cluster://{}", "redis+sentinel://{}/m"]) if alone else "redis://{}"
         nodes = [scheme.format(liar.address)] + ([] if alone else [f"redis://{address}" for address in honest[:2]])
-        options = OPTIONS | {"namespace": f"r{number}:", "restart_guard": draw.choice(["auto", "off", "off"])}
+        # A set is founded by all its nodes together, which a liar holds up.
+        options = OPTIONS | draw.choice([{"namespace": FOUNDED}, {"namespace": FOUNDED}, {"namespace": f"r{number}:", "restart_guard": "off"}])
         before = len(judge.failed)
         try:
             liar.be(mood)
@@ -190,7 +192,9 @@ def main():
     died = []
     threading.excepthook = lambda what: died.append(what.exc_value)
     try:
-        honest = [f"127.0.0.1:{node.port}" for node in stage.nodes]
+        honest = [f"127.0.0.1:{stage.port(number)}" for number in (1, 2, 3)]
+        with quorlock.Client([f"redis://{address}" for address in honest], **OPTIONS, namespace=FOUNDED) as client:
+            client.lock("a").acquire(wait=20).release()
         number = rounds(judge, args.seed, args.seconds, honest)
     finally:
         stage.close()

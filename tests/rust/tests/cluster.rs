@@ -317,24 +317,32 @@ fn prolong_lengthens_what_stands_and_does_nothing_else() {
     let time: u64 = raw.call(&["TIME"])[0].parse().expect("a number");
     let (soon, past) = ((time + 1) * 1_000_000, (time - 9) * 1_000_000);
     let late = (time + 1000) * 1_000_000;
+    let mine = &format!("{:040x}.mine", 1);
+    let another = &format!("{:040x}.mine", 2);
     let cases = [
         // What stands there, its life, when it is too late; the answer, and the least life then.
         (None, 0, late, ":0", None),
-        (Some("mine".to_owned()), 1_000, late, ":1", Some(4_000)),
-        (Some("mine".to_owned()), 60_000, late, ":1", Some(50_000)),
-        (Some("another".to_owned()), 1_000, late, ":0", Some(0)),
+        (Some(mine.clone()), 1_000, late, ":1", Some(4_000)),
+        (Some(mine.clone()), 60_000, late, ":1", Some(50_000)),
+        (Some(another.clone()), 1_000, late, ":0", Some(0)),
         (
-            Some(format!("={soon} mine")),
+            Some(format!("={soon} {mine}")),
             1_000,
             late,
             ":1",
             Some(4_000),
         ),
-        (Some(format!("={past} mine")), 1_000, late, ":0", Some(0)),
-        (Some(format!("={soon} another")), 1_000, late, ":0", Some(0)),
-        (Some(format!("-{soon} mine")), 1_000, late, ":0", Some(0)),
-        (Some(format!("@{soon} mine")), 1_000, late, ":0", Some(0)),
-        (Some("mine".to_owned()), 1_000, 1, ":5", Some(0)),
+        (Some(format!("={past} {mine}")), 1_000, late, ":0", Some(0)),
+        (
+            Some(format!("={soon} {another}")),
+            1_000,
+            late,
+            ":0",
+            Some(0),
+        ),
+        (Some(format!("-{soon} {mine}")), 1_000, late, ":0", Some(0)),
+        (Some(format!("@{soon} {mine}")), 1_000, late, ":0", Some(0)),
+        (Some(mine.clone()), 1_000, 1, ":5", Some(0)),
     ];
     for (value, life, not_after, says, least) in cases {
         raw.call(&["DEL", "k"]);
@@ -346,7 +354,7 @@ fn prolong_lengthens_what_stands_and_does_nothing_else() {
             script,
             "1",
             "k",
-            "mine",
+            mine,
             "5000",
             &not_after.to_string(),
         ]);
@@ -366,15 +374,15 @@ fn prolong_lengthens_what_stands_and_does_nothing_else() {
         } else {
             let (till, whose) = stands[1..].split_once(' ').expect("two words");
             assert!(
-                whose == "mine" && till.parse::<u64>().unwrap() > soon,
+                whose == mine && till.parse::<u64>().unwrap() > soon,
                 "{stands}"
             );
         }
     }
     raw.call(&["DEL", "k"]);
-    raw.call(&["ZADD", "k", "1", "mine"]);
+    raw.call(&["ZADD", "k", "1", mine]);
     assert_eq!(
-        raw.call(&["EVAL", script, "1", "k", "mine", "5000", &late.to_string()])[0],
+        raw.call(&["EVAL", script, "1", "k", mine, "5000", &late.to_string()])[0],
         ":0"
     );
 }

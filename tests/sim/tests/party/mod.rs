@@ -88,7 +88,7 @@ impl Party {
             native: false,
             op,
             keys: keys_of(KEY, WAITS, None),
-            value: Value(format!("{token:016x}{:024x}", 0).into_bytes().into()),
+            value: Value(format!("{token:016x}{:024x}.", 0).into_bytes().into()),
             waiter,
             leaving: Leaving::Free,
             not_after: 0,

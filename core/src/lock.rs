@@ -15,6 +15,7 @@ use crate::config::{Layout, LockOptions, MIN_TTL, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::event::{LogEvent, event};
 use crate::force::{Forced, force_release};
+use crate::given;
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
@@ -838,10 +839,10 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
     let key = names::lock_key(namespace, name, naming)?;
     if naming == Naming::Raw && client.settings.has_cluster() && !names::shares_hash_slot(&key) {
         return Err(Error::invalid(format!(
-            "the lock name {} is a key as it stands, and has braces that form no hash tag, so in a \
+            "the lock name is {}, a key as it stands, and has braces that form no hash tag, so in a \
              cluster what goes with it would be on several servers: leave the braces out, or write \
              `{{tag}}`",
-            shown(name)
+            given::shown("name", &String::from_utf8_lossy(name))
         )));
     }
     let (lock, companions) = match options.mode() {

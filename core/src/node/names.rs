@@ -6,7 +6,7 @@
 //! tagged name of this namespace could have, or what goes with it, is refused.
 
 use super::Companions;
-use crate::error::{Error, shown};
+use crate::error::Error;
 use crate::given;
 use crate::mutants::mutant;
 
@@ -27,14 +27,13 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     if name.is_empty() {
         return Err(Error::invalid("a lock name must not be empty"));
     }
-    given::check("the lock name", name).map_err(Error::invalid)?;
     if name.len() > MAX_NAME {
         return Err(Error::invalid(format!(
-            "the lock name {} has {} bytes; at most {MAX_NAME} are allowed: use a digest of it",
-            shown(name),
+            "the lock name has {} bytes; at most {MAX_NAME} are allowed: use a digest of it",
             name.len()
         )));
     }
+    given::check("the lock name", name).map_err(Error::invalid)?;
     if naming == Naming::Raw {
         let inside = mutant!(
             "raw-inside-the-namespace",
@@ -43,9 +42,8 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
         );
         return match inside {
             true => Err(Error::invalid(format!(
-                "the lock name {} is a key as it stands, and begins with the namespace `{namespace}` as \
-                 keys of Quorlock's own do: begin it otherwise, or choose another namespace",
-                shown(name)
+                "the lock name is a key as it stands, and begins with the namespace `{namespace}` as \
+                 keys of Quorlock's own do: begin it otherwise, or choose another namespace"
             ))),
             false => Ok(name.to_vec()),
         };
@@ -53,19 +51,18 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     let tagged = match hash_tag(name) {
         Some(_) => {
             if name[0] == b'#' {
-                return Err(Error::invalid(format!(
-                    "the lock name {} has a hash tag and begins with `#`, which is kept for \
+                return Err(Error::invalid(
+                    "the lock name has a hash tag and begins with `#`, which is kept for \
                      Quorlock's own keys: begin it otherwise",
-                    shown(name)
-                )));
+                ));
             }
             true
         }
         None if name.iter().any(|b| matches!(b, b'{' | b'}')) => {
             return Err(Error::invalid(format!(
-                "the lock name {} has braces that do not form a hash tag: write `{{tag}}` or leave \
-                 the braces out",
-                shown(name)
+                "the lock name is {}, and has braces that do not form a hash tag: write `{{tag}}` \
+                 or leave the braces out",
+                given::shown("name", &String::from_utf8_lossy(name))
             )));
         }
         None => false,

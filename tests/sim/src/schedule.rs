@@ -445,7 +445,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     world.spawn(prober.number, prober.probe(stage.clone(), most));
     let mut until = world.time();
     // Each of its calls waits so long, and has to be given back.
-    let calls = plan.locks as usize + plan.slots.unwrap_or(0) as usize + NEIGHBOURS.len();
+    let calls = plan.locks + plan.slots.unwrap_or(0) as usize + NEIGHBOURS.len();
     let end = until + (calls as Time + 2) * most.as_nanos() as Time;
     while until < end && world.violation().is_none() {
         if stage.done[plan.clients].load(Ordering::Relaxed) > 0 {

@@ -38,7 +38,7 @@ pub(crate) use link::{MemoryLink, forget};
 pub use readers::Readers;
 
 /// The state of one node. Time is an argument, as everything else.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryNode {
     keys: BTreeMap<Arc<[u8]>, (Form, Instant)>,
     /// Counters of fences, and the ends of their lives.

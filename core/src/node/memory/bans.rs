@@ -10,12 +10,12 @@ use crate::clock::Instant;
 use crate::node::{Keys, Request, Value};
 
 /// By the keys of the bans.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Bans(BTreeMap<Vec<u8>, Banned>);
 
 /// Of one lock: the [identities](crate::node::Value::identity) of the values, each until the node's `TIME` shows more than this many µs; and the
 /// end of the key's life.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Banned {
     values: BTreeMap<Vec<u8>, u64>,
     end: Instant,

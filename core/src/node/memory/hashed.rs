@@ -13,7 +13,7 @@ use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
 
 /// A lock that is held.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hashed {
     /// Who holds it.
     owner: Arc<[u8]>,
@@ -23,7 +23,7 @@ pub(super) struct Hashed {
 }
 
 /// Whose the counts are, as far as they are known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tokens {
     tokens: BTreeSet<Value>,
     /// The fence that was taken for the hold.

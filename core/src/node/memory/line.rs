@@ -14,7 +14,7 @@ use crate::node::{Hint, Mode, Request, Waiter, Waits};
 pub type Message = (Arc<[u8]>, Hint);
 
 /// One lock's queue. It exists as long as anybody stands in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// Who waits, by their tickets.
     pub queue: VecDeque<Place>,
@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 /// A place in the queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// Whose it is.
     pub waiter: Waiter,
@@ -62,7 +62,7 @@ pub(super) enum Turn {
 }
 
 /// Who listens to the messages that a node publishes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Listeners {
     /// How many listen on each inbox.
     inboxes: BTreeMap<Arc<[u8]>, u32>,

@@ -11,7 +11,7 @@ use crate::mutants::mutant;
 use crate::node::{Request, Value};
 
 /// The readers of one lock: each until the node's `TIME` shows more than this many µs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Readers {
     /// Their votes.
     pub votes: BTreeMap<Value, u64>,

@@ -210,7 +210,7 @@ pub(super) struct Seen {
     /// When, by its own clock.
     pub(super) local: Instant,
     /// All that stands there of other locks, where that is judged.
-    apart: Option<String>,
+    apart: Option<MemoryNode>,
     /// The same of each slot, where all of them are asked for.
     pub(super) slots: Vec<(Request, Seen)>,
 }

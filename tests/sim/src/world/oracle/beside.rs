@@ -7,7 +7,7 @@
 //! - L1, when all ttls are over: no node has a key that belongs to nobody.
 
 use quorlock::Lock;
-use quorlock::sim::{Hold, Instant, Mode, Request};
+use quorlock::sim::{Hold, Instant, MemoryNode, Mode, Request};
 
 use super::{Inner, Seen};
 use crate::neighbour::known;
@@ -38,14 +38,14 @@ impl Inner {
         node: usize,
         request: &Request,
         now: Instant,
-    ) -> Option<String> {
+    ) -> Option<MemoryNode> {
         // Slots of a semaphore are served together.
         let alone = matches!(request.keys.mode, Mode::Exclusive | Mode::Shared);
         (alone && self.oracle.neighbours).then(|| {
             let mut others = self.nodes[node].state.clone();
             others.expire(now);
             others.forget(&request.keys);
-            format!("{others:?}")
+            others
         })
     }
 

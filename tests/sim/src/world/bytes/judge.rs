@@ -393,8 +393,10 @@ impl Inner {
         }
         if !acknowledged {
             self.under_way(node, &request, -1);
-            if self.oracle.stepped_back > 0 {
-                // No key could stand any more, but for that.
+            // No key could stand any more, but for these: what it undoes may have been written long after it was
+            // asked for, by a client that stands still now, and has the answer to the release unread.
+            let asleep = self.clients[self.pairs[pair].client].paused_until > self.time;
+            if self.oracle.stepped_back > 0 || asleep {
                 self.came_late(node, &request);
             }
         }

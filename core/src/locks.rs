@@ -153,8 +153,9 @@ impl Locks {
             client,
         };
         loop {
-            gathering.try_missing().await?;
             gathering.refresh().await?;
+            gathering.try_missing().await?;
+            gathering.let_go()?;
             let Some(first) = gathering.first_missing() else {
                 let won = gathering.won.into_iter().flatten();
                 return Ok(Leases::new(won.map(Arc::new).collect()));
@@ -258,13 +259,19 @@ impl Gathering {
     }
 
     /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile,
-    /// or will be too soon, is missing. Of what was entered a loss ends the call.
+    /// or will be too soon, is missing: it is asked for with the others while the one that was
+    /// waited for is held. Else two callers could take that from each other for good.
     async fn refresh(&mut self) -> Result<(), Error> {
         if self.has_waited && !self.locks[0].is_renewed() {
             let held = self.won.iter().flatten();
             // One that could not be lengthened is held for as long as it was.
             drop(together(held.map(|lease| lease.extend(None))).await);
         }
+        mutant!("asks-for-the-lost-later", self.let_go(), Ok(()))
+    }
+
+    /// What was lost, or will be too soon, is missing. Of what was entered a loss ends the call.
+    fn let_go(&mut self) -> Result<(), Error> {
         let least = self.locks[0].min_validity();
         let lasts = |lease: &Lease| lease.is_held() && lease.remaining() >= least;
         for (won, entered) in self.won.iter_mut().zip(&self.entered) {

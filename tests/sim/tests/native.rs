@@ -884,6 +884,39 @@ fn several_locks_are_given_with_enough_left_of_each() {
     assert_eq!(stage.end(), None);
 }
 
+/// Of several locks one that is over too soon behind a wait for another is asked for while that is
+/// held, and the next in line for it waits on.
+#[test]
+fn several_locks_are_not_given_back_for_what_may_be_had_at_once() {
+    assert!(choose(""));
+    let stage = Stage::new(3);
+    let (other, third) = (stage.door(1), stage.door(2));
+    let holds = stage.does(1, async move {
+        let lock = other.lock(NAMES[1]).ttl(TTL);
+        lock.acquire().await.expect("free")
+    });
+    stage.pass(20 * MS);
+    let holds = holds.lock().unwrap().take().expect("all answer at once");
+    let door = stage.door(0);
+    let long = Duration::from_secs(9);
+    let all = door.lock_all(&NAMES[..2]).ttl(TTL).wait(long);
+    let waits = stage.does(0, async move { all.acquire().await.expect("in time") });
+    stage.pass(20 * MS);
+    let behind = third.lock(NAMES[1]).ttl(TTL).wait(long);
+    let behind = stage.does(2, async move { behind.acquire().await.expect("in time") });
+    stage.pass(1_830 * MS);
+    stage.does(1, async move { holds.release().await });
+    stage.pass(20 * MS);
+    let both = waits.lock().unwrap().take().expect("both are free");
+    assert!(behind.lock().unwrap().is_none());
+    stage.does(0, async move { both.release().await });
+    stage.pass(20 * MS);
+    let behind = behind.lock().unwrap().take().expect("it is free");
+    stage.does(2, async move { behind.release().await });
+    stage.pass(20 * MS);
+    assert_eq!(stage.end(), None);
+}
+
 /// For how long a lock stays taken counts from when it was won, however often its owner enters it
 /// again; and not at all once others were let in.
 #[test]

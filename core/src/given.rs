@@ -54,14 +54,59 @@ pub fn check(what: &str, text: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The secret that the text is or has, if any, in words.
+/// The secret that the text is or has, if any, in words; also where it is written out as in JSON, or as a
+/// part of another URL.
 pub fn found(text: &[u8]) -> Option<&'static str> {
+    let is_written_out = |b: &u8| matches!(b, b'\\' | b'%') || b.is_ascii_whitespace();
+    let written = text.iter().any(is_written_out);
+    found_in(text).or_else(|| found_in(&written.then(|| decoded(text))?))
+}
+
+/// The text without blanks and backslashes, and with the characters for which `%` and two digits stand.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let [first, behind @ ..] = rest {
+        let digits = behind.get(..2).filter(|_| *first == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        rest = match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                &behind[2..]
+            }
+            None => {
+                let stays = *first != b'\\' && !first.is_ascii_whitespace();
+                plain.extend(stays.then_some(*first));
+                behind
+            }
+        };
+    }
+    plain
+}
+
+fn found_in(text: &[u8]) -> Option<&'static str> {
     let has = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
     if !text.contains(&b':') && !text.contains(&b'-') {
         return None;
     }
-    if has(b"-----BEGIN") {
+    if [
+        &b"-----BEGIN"[..],
+        b"PRIVATE KEY",
+        b"PRIVATEKEY",
+        b"Private-Lines",
+    ]
+    .iter()
+    .any(|part| has(part))
+    {
         return Some("the text of a key or a certificate");
+    }
+    let of_login = |login: &[u8]| {
+        let colon = login.iter().position(|b| *b == b':');
+        colon.is_some_and(|colon| !login[..colon].contains(&b'/'))
+    };
+    let bare = text.strip_prefix(b"//");
+    let bare = bare.and_then(|rest| rest.iter().rposition(|b| *b == b'@').map(|at| &rest[..at]));
+    if bare.is_some_and(of_login) {
+        return Some("a URL with a password");
     }
     let signs = text.windows(2).enumerate();
     let mut ends = signs.filter(|(_, sign)| sign == b":/").map(|(at, _)| at);
@@ -73,18 +118,12 @@ pub fn found(text: &[u8]) -> Option<&'static str> {
         let of_nodes = [&b"redis"[..], b"valkey", b"unix"];
         let of_node = of_nodes.iter().any(|begin| scheme.starts_with(begin));
         let login = rest.iter().rposition(|b| *b == b'@').map(|at| &rest[..at]);
-        let password = rest
-            .to_ascii_lowercase()
-            .windows(4)
-            .any(|part| part == b"pass");
+        // Options behind it may be anything.
+        let password = rest.contains(&b'?');
         match login {
             Some(_) if of_node => true,
             // Behind a path an `@` is no end of a login.
-            Some(login) => {
-                let login = login.strip_prefix(b"/").unwrap_or(login);
-                let colon = login.iter().position(|b| *b == b':');
-                colon.is_some_and(|colon| !login[..colon].contains(&b'/'))
-            }
+            Some(login) => of_login(login.strip_prefix(b"/").unwrap_or(login)),
             None => of_node && password,
         }
     };
@@ -119,6 +158,13 @@ mod tests {
             "https://u:s3cret@h/x",
             "amqp://u:s3/cret@h",
             "-----BEGIN PRIVATE KEY-----\ns3cret",
+            "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\ns3cret",
+            "PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 1\ns3cret",
+            "redis:\\/\\/u:s3cret@h",
+            "redis%3A%2F%2Fu%3as3cret%40h",
+            "redis: //u:s3cret@h",
+            "//u:s3cret@h",
+            "redis://h?pwd=s3cret",
         ] {
             let told = check("the lock name", secret.as_bytes()).unwrap_err();
             assert!(
@@ -132,6 +178,10 @@ mod tests {
             "https://example.org/a:b@c",
             "https://joe@example.org",
             "redis://cache:6379/0",
+            "100%:done",
+            "%zz:%",
+            "a b:c\\d",
+            "//share/a:b@c",
             "file:/etc/passwd",
             "a:/b@c",
             "--",

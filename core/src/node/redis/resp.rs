@@ -15,6 +15,8 @@ use redis::{Value as Resp, parse_redis_value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     bytes: usize,
+    /// How many elements may stand in it in all: one of three bytes takes as much memory as twenty.
+    elements: usize,
     /// The error for a longer one: what it is, and what to do.
     longer: &'static str,
 }
@@ -25,6 +27,7 @@ pub(crate) const LONGEST_REPLY: usize = 64 * 1024;
 /// What requests are answered, and what a connection begins with.
 pub(crate) const REPLY: Bound = Bound {
     bytes: LONGEST_REPLY,
+    elements: LONGEST_REPLY / 3,
     longer: "a reply of more than 64 KiB, which is longer than any that Quorlock asks for: is this a \
              Redis or Valkey server?",
 };
@@ -33,21 +36,25 @@ pub(crate) const REPLY: Bound = Bound {
 /// is a range of its own with two replicas, all by address and name.
 pub(crate) const MAP: Bound = Bound {
     bytes: 8 << 20,
-    longer: "its map of the hash slots (CLUSTER SLOTS, CLUSTER NODES) is longer than 8 MiB: give its \
+    elements: 500_000,
+    longer: "its map of the hash slots (CLUSTER SLOTS, CLUSTER NODES) is longer than 8 MiB, or has \
+             more than 500,000 elements: give its \
              shards longer ranges of them (`redis-cli --cluster rebalance`), and fewer replicas",
 };
 
 /// The keys at which one `SCAN` has looked: about a thousand.
 pub(crate) const KEYS: Bound = Bound {
     bytes: 8 << 20,
-    longer: "the names in one answer to SCAN are longer than 8 MiB: ask for those of a longer \
+    elements: 200_000,
+    longer: "the names in one answer to SCAN are longer than 8 MiB, or more than 200,000: ask for those of a longer \
              beginning",
 };
 
 /// What a server has counted of each of its commands, those of its modules among them.
 pub(crate) const COUNTS: Bound = Bound {
     bytes: 1 << 20,
-    longer: "its counters of commands (INFO commandstats) are longer than 1 MiB: is this a Redis or \
+    elements: 10_000,
+    longer: "its counters of commands (INFO commandstats) are longer than 1 MiB, or no text: is this a Redis or \
              Valkey server?",
 };
 
@@ -85,6 +92,8 @@ pub(crate) struct Scan {
     at: usize,
     /// How many elements the array about that has yet, and each about this one, outermost first.
     owed: Vec<usize>,
+    /// How many elements were announced so far.
+    announced: usize,
 }
 
 impl Scan {
@@ -95,7 +104,7 @@ impl Scan {
             *self = Scan::default();
             return Ok(Some((reply, bytes.len() - rest.len())));
         }
-        match self.end(bytes, most.bytes) {
+        match self.end(bytes, most) {
             Ok(end) => {
                 mutant!("looked-through-beyond-its-end", *self = Scan::default(), ());
                 match parse_redis_value(&bytes[..end]) {
@@ -116,14 +125,22 @@ impl Scan {
 
     /// The length of the reply at the start of `bytes` (RESP2 and RESP3, Redis serialization
     /// protocol specification). A push is none, and none contains one.
-    fn end(&mut self, bytes: &[u8], most: usize) -> Result<usize, Incomplete> {
+    fn end(&mut self, bytes: &[u8], most: Bound) -> Result<usize, Incomplete> {
         loop {
             if self.owed.len() > 8 {
                 return Err(Incomplete::Never);
             }
-            let (end, elements) = element_end(&bytes[self.at..], most)?;
+            let (end, elements) = element_end(&bytes[self.at..], most.bytes)?;
             self.at += end;
             if elements > 0 {
+                self.announced += elements;
+                if mutant!(
+                    "elements-of-any-number",
+                    self.announced > most.elements,
+                    false
+                ) {
+                    return Err(Incomplete::TooLong);
+                }
                 self.owed.push(elements);
                 continue;
             }
@@ -372,7 +389,7 @@ mod tests {
     }
 
     fn reply_end(bytes: &[u8]) -> Result<usize, Incomplete> {
-        Scan::default().end(bytes, LONGEST_REPLY)
+        Scan::default().end(bytes, REPLY)
     }
 
     /// As a cluster's map is answered, with this many ranges.
@@ -399,6 +416,10 @@ mod tests {
             (&b"$65537\r\n"[..], REPLY),
             (b"*1\r\n*65537\r\n", REPLY),
             (b"$8388609\r\n", MAP),
+            (b"*500001\r\n", MAP),
+            (b"*2\r\n%250000\r\n", MAP),
+            (b"%5001\r\n", COUNTS),
+            (b"*200001\r\n", KEYS),
         ] {
             let told = Scan::default().reply(head, bound);
             assert_eq!(long(told.unwrap_err()), bound.longer);

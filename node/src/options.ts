@@ -291,7 +291,13 @@ const urls: Convert = (name, value) => {
   if (typeof value !== "object" || value === null || !(Symbol.iterator in value)) {
     throw wrong(name, value, "a list of URLs");
   }
-  return [...(value as Iterable<unknown>)].map((url) => text("a node", url));
+  const found: string[] = [];
+  for (const url of value as Iterable<unknown>) {
+    // The core says how many make sense; an iterable may have no end.
+    if (found.length === 1000) throw wrong(name, value, "a list of URLs that ends");
+    found.push(text("a node", url) as string);
+  }
+  return found;
 };
 
 /** A name. Bytes are copied: what is done to them later changes no lock. */

@@ -320,3 +320,10 @@ test("JSON.stringify keeps what an error says", async () => {
   // What a user adds is kept, too; the stack, which names the files of a machine, is not.
   assert.deepEqual(JSON.parse(JSON.stringify(Object.assign(error, { order: 42 }))).order, 42);
 });
+
+test("nodes without an end are refused", () => {
+  function* endless() {
+    for (;;) yield "redis://127.0.0.1:1";
+  }
+  assert.throws(() => new Client({ nodes: endless() }), /nodes is .*: give a list of URLs that ends/);
+});

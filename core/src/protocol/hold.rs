@@ -268,7 +268,10 @@ impl Hold {
             return;
         }
         let again = state.votes.apply(ticket, reply, now, phase, &self.rules());
-        if matches!(ticket.op, Op::Extend { .. }) && self.had_another_label(ticket.sent) {
+        let unlabelled = self.had_another_label(ticket.sent);
+        if matches!(ticket.op, Op::Extend { .. })
+            && mutant!("former-label-stays", unlabelled, false)
+        {
             state.votes.nodes[ticket.node].requests.renew_at = now;
         }
         if again {

@@ -71,7 +71,9 @@ impl Hold {
             match quorum::verdict(&state.0, now) {
                 Verdict::Open => state.1.park(cx),
                 Verdict::Won if self.end() >= least => Poll::Ready(true),
-                Verdict::Won if awaited => state.1.park(cx),
+                Verdict::Won if mutant!("short-extension-not-awaited", awaited, false) => {
+                    state.1.park(cx)
+                }
                 Verdict::Won => Poll::Ready(mutant!("short-extension-done", false, true)),
                 Verdict::Lost => Poll::Ready(mutant!("extension-always-done", false, true)),
             }

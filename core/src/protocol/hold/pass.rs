@@ -168,7 +168,10 @@ impl Hold {
     /// Whether what was sent then told a node another label.
     pub(super) fn had_another_label(&self, sent: Instant) -> bool {
         let relabelled = self.relabelled.get();
-        relabelled.is_some_and(|relabelled| sent < lock(relabelled).1)
+        relabelled.is_some_and(|relabelled| {
+            let since = lock(relabelled).1;
+            mutant!("label-told-for-ever", sent < since, true)
+        })
     }
 
     /// Which of the token's leases is the present one.

@@ -76,14 +76,18 @@ impl Dial for Unknown {
     }
 }
 
-/// The kinds of faults that were told.
+/// The kinds of faults that were told, all other replies, and of each fault whether the node may
+/// have done what was asked.
 #[derive(Default)]
-struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>);
+struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>, Mutex<Vec<bool>>);
 
 impl Sink for Heard {
     fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
         match reply {
-            Reply::Failed(fault) => lock(&self.0).push(fault.kind),
+            Reply::Failed(fault) => {
+                lock(&self.0).push(fault.kind);
+                lock(&self.2).push(fault.sent);
+            }
             reply => lock(&self.1).push(reply),
         }
     }

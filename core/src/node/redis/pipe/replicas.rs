@@ -98,7 +98,9 @@ impl Replicas {
                         "{have} of {} replicas have confirmed its vote in time",
                         self.wanted
                     );
-                    let fault = Fault::new(FaultKind::NotReady, text, true);
+                    // It may stand.
+                    let sent = mutant!("short-wait-was-not-sent", true, false);
+                    let fault = Fault::new(FaultKind::NotReady, text, sent);
                     Outcome::Reply(Reply::Failed(fault), time)
                 }
                 outcome => outcome,

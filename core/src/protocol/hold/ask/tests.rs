@@ -7,7 +7,7 @@ use super::*;
 use crate::clock::{Clock, Sleep};
 use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
-use crate::node::{Keys, Link, Mode, Reply, Waits};
+use crate::node::{Fault, FaultKind, Keys, Link, Mode, Reply, Waits};
 use crate::protocol::hold::Extended;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
@@ -172,6 +172,100 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
             }
         }
     }
+}
+
+/// Three nodes that have voted for a lease, and answer when the test has them answer.
+fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<Hold>) {
+    let nodes: Vec<Arc<Slow>> = (0..3).map(|_| Arc::default()).collect();
+    let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
+    let (links, rng) = (links.collect(), Arc::new(SystemRng));
+    let set = Set::new(links, clock.clone(), rng, TTL, 0.01, |_| ());
+    let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+    for node in &nodes {
+        let vote = Reply::Granted {
+            fence: 0,
+            lasts: None,
+        };
+        node.answers(FORMER, vote);
+    }
+    assert!(hold.is_held());
+    (nodes, hold)
+}
+
+/// A vote that was lengthened and is worth less than was asked for, since its node's clock has
+/// stepped meanwhile, is made up for by one that is yet to come.
+#[test]
+fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
+    const STEP: u64 = 3_000_000;
+    for comes in [true, false] {
+        let clock = Arc::new(ByHand(NOW.0.into()));
+        let (nodes, hold) = voted(&clock);
+        let later = NOW + Duration::from_secs(1);
+        clock.0.store(later.0, Ordering::Relaxed);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut extends = pin!(hold.extend(hold.lease(), TTL));
+        assert!(extends.as_mut().poll(&mut cx).is_pending());
+        let on_time = (FORMER.0, FORMER.1 + 1_000_000);
+        let extended = || Reply::Extended { repaired: false };
+        let asked = lock(&nodes[0].0).last().expect("it is asked").0;
+        nodes[0].answers(on_time, extended());
+        // By a reply to another request.
+        let (server, stepped) = (FORMER.0, on_time.1 + STEP);
+        hold.set.observe(Ticket { server, ..asked }, later, stepped);
+        nodes[1].answers(on_time, extended());
+        let short = extends.as_mut().poll(&mut cx);
+        assert!(short.is_pending(), "{short:?}");
+        let reply = match comes {
+            true => extended(),
+            false => Reply::Failed(Fault::new(FaultKind::Timeout, "late", true)),
+        };
+        nodes[2].answers(on_time, reply);
+        match extends.as_mut().poll(&mut cx) {
+            Poll::Ready(Extended::Done) => assert!(comes),
+            ended => {
+                let unanswered = matches!(ended, Poll::Ready(Extended::Unanswered(_)));
+                assert!(unanswered && !comes, "{ended:?}");
+            }
+        }
+    }
+}
+
+/// A renewal that was under way when the lease was passed on tells the node the label of the lease
+/// that was: the next one follows it at once, and that is all.
+#[test]
+fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
+    let clock = Arc::new(ByHand(NOW.0.into()));
+    let (nodes, hold) = voted(&clock);
+    let asked = |node: &Slow| lock(&node.0).len();
+    let renewed = |node: &Slow, after: Duration| {
+        let time = FORMER.1 + after.as_micros() as u64;
+        node.answers((FORMER.0, time), Reply::Extended { repaired: false });
+    };
+    let tends = |after: Duration| {
+        clock.0.store((NOW + after).0, Ordering::Relaxed);
+        assert!(hold.tend().is_some());
+    };
+    let ms = Duration::from_millis;
+    tends(TTL * 2 / 5);
+    assert!(nodes.iter().all(|node| asked(node) == 1));
+    let next = Terms {
+        label: Arc::new("next".to_owned()),
+        ..terms(b"lock:{a}")
+    };
+    clock
+        .0
+        .store((NOW + TTL * 2 / 5 + ms(1)).0, Ordering::Relaxed);
+    assert!(hold.pass_on(&next));
+    for node in &nodes {
+        renewed(node, TTL * 2 / 5 + ms(1));
+    }
+    tends(TTL * 2 / 5 + ms(2));
+    assert!(nodes.iter().all(|node| asked(node) == 1));
+    for node in &nodes {
+        renewed(node, TTL * 2 / 5 + ms(2));
+    }
+    tends(TTL * 2 / 5 + ms(3));
+    assert!(nodes.iter().all(|node| asked(node) == 0));
 }
 
 /// A node that writes down what it is asked.

@@ -56,6 +56,8 @@ async fn a_vote_that_too_few_have_is_none() {
         assert!(lock(&link.heard.1).is_empty());
         let none = [FaultKind::NotReady, FaultKind::NotReady];
         assert_eq!(*lock(&link.heard.0), none, "{short:?}");
+        // It may stand, and is to be undone.
+        assert_eq!(*lock(&link.heard.2), [true, true], "{short:?}");
     }
     // What is no vote is told as it is, and at once.
     let mut link = link(2);

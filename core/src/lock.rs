@@ -398,11 +398,13 @@ impl Lock {
             let (lease, entered) = self.acquired(client, &terms, wait).await?;
             // Looked at in the poll that hands it over. One that is lost is
             // given back, and asked for again while there is time.
-            if entered || lease.is_held() {
+            if entered || mutant!("lost-is-handed-over", lease.is_held(), true) {
                 return Ok((lease, entered));
             }
-            wait = deadline.map(|deadline| clock.now().until(deadline));
-            if wait == Some(Duration::ZERO) {
+            let left = deadline.map(|deadline| clock.now().until(deadline));
+            wait = mutant!("lost-waits-anew", left, self.options.wait);
+            let over = left == Some(Duration::ZERO);
+            if mutant!("lost-is-asked-for-behind-its-wait", over, false) {
                 return Err(lease.lost_error());
             }
             terms = self.terms(client)?;

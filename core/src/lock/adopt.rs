@@ -87,7 +87,9 @@ impl Lock {
         client.check()?;
         self.options.check(&client.settings)?;
         let terms = self.terms(client)?;
-        client.set.met().await;
+        if mutant!("adopts-unconnected", true, false) {
+            client.set.met().await;
+        }
         let ttl = terms.timing.ttl;
         let wait = self.options.wait.map_or(ttl, |wait| wait.min(ttl));
         let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);

@@ -4,11 +4,12 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Hold, Inbox, Lines, LossReason, Set, Terms, Timing, Wait, Waits, Watchdog, acquire,
+    Acquired, Clock, Hold, Inbox, Instant, Lines, Link, LossReason, Request, Set, Sink, Sleep,
+    Terms, Ticket, Timing, Wait, Waits, Wakers, Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder, ErrorKind, Owner};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -980,4 +981,143 @@ fn what_is_passed_on_is_kept_from_then_on() {
     stage.pass(300 * MS);
     assert!(!stage.tries_in_vain(1), "and no longer");
     assert_eq!(stage.end(), None);
+}
+
+/// A link that is connected at a moment, of what its link is then; what is asked before is lost.
+struct Dialled {
+    link: Arc<dyn Link>,
+    clock: Arc<dyn Clock>,
+    at: Instant,
+    timer: Mutex<Sleep>,
+}
+
+impl Link for Dialled {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Option<Wakers> {
+        match self.clock.now() < self.at {
+            true => None,
+            false => self.link.send(request, ticket, sink, give_up),
+        }
+    }
+
+    fn shown(&self) -> Arc<str> {
+        self.link.shown()
+    }
+
+    fn poll_met(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut cx = Context::from_waker(cx.waker());
+        let mut timer = self.timer.lock().unwrap();
+        match self.clock.now() < self.at {
+            true => timer.as_mut().poll(&mut cx).map(|()| true),
+            false => Poll::Ready(true),
+        }
+    }
+
+    fn close(&self) {}
+}
+
+/// The first call of a client is an adoption, and its connections take longer than that may.
+fn an_adopter_is_not_connected_yet() -> Result<(), String> {
+    let mut stage = Stage::new(3);
+    let text = exported(&stage);
+    let clock = stage.world.clock(1);
+    let dialled = |(node, link): (usize, Arc<dyn Link>)| -> Arc<dyn Link> {
+        // A quorum of them is enough.
+        let long = Duration::from_millis(if node == 0 { 5_000 } else { 1_200 });
+        let at = clock.now() + long;
+        let timer = Mutex::new(clock.sleep_until(at));
+        let clock = clock.clone();
+        Arc::new(Dialled {
+            link,
+            clock,
+            at,
+            timer,
+        })
+    };
+    let links = stage.world.links(1).into_iter().enumerate().map(dialled);
+    let random = Arc::new(Random::new(1));
+    let mut set = Set::new(
+        links.collect(),
+        stage.world.clock(1),
+        random,
+        TTL,
+        0.01,
+        |_| (),
+    );
+    set.connect_timeout = TTL;
+    stage.sets[1] = Arc::new(set);
+    let door = stage.door_of(1, Client::builder().wait(Duration::ZERO));
+    let adopts = stage.does(1, async move { door.adopt(&text).await });
+    let (took, adopted) = time_of(&stage, &adopts).expect("it ends");
+    let lease = adopted.map_err(|error| format!("after {took} ns: {error}"))?;
+    assert!(lease.is_held() && (1_199 * MS..1_210 * MS).contains(&took));
+    stage.does(1, async move { lease.release().await });
+    stage.pass(20 * MS);
+    stage.end().map_or(Ok(()), Err)
+}
+
+#[test]
+fn an_adoption_waits_for_its_clients_first_connections() {
+    with_and_without("adopts-unconnected", an_adopter_is_not_connected_yet);
+}
+
+/// A client that stands still from when the nodes have given it the lock until the lease is over
+/// asks once more, in what is left of its `wait`.
+fn a_lease_is_over_before_it_is_handed_over() -> Result<(), String> {
+    let frozen = 2_200;
+    // How long it waits; whether another client has the lock by then; what comes of it, how long
+    // after the client goes on.
+    for (wait, taken, ends, after) in [
+        (9_000, false, None, 0),
+        (3_000, true, Some(ErrorKind::Timeout), 800),
+        (1_000, false, Some(ErrorKind::LockLost), 0),
+    ] {
+        let stage = Stage::new(3);
+        let (clock, door) = (stage.world.clock(0), stage.door(0));
+        let on = clock.now() + Duration::from_millis(frozen);
+        let lock = door.lock(NAMES[0]).ttl(TTL);
+        let lock = lock.wait(Duration::from_millis(wait));
+        let wins = stage.does(0, async move {
+            let mut wins = Box::pin(lock.acquire());
+            poll_fn(|cx| Poll::Ready(wins.as_mut().poll(cx).is_pending())).await;
+            clock.sleep_until(on).await;
+            wins.await
+        });
+        stage.pass(1_000 * MS);
+        assert!(stage.tries_in_vain(1), "the nodes have given it");
+        stage.pass(1_060 * MS);
+        let other = taken.then(|| stage.tries(1));
+        stage.pass(frozen * MS - 2_100 * MS);
+        let other = other.map(|other| other.take().expect("it is over"));
+        let (took, won) = time_of(&stage, &wins).expect("it ends");
+        let kind = won.as_ref().err().map(|error| error.kind());
+        let held = won.as_ref().is_ok_and(|lease| lease.is_held());
+        let in_time = (after * MS..(after + 10) * MS).contains(&took);
+        if kind != ends || held != ends.is_none() || !in_time {
+            return Err(format!("wait of {wait} ms: {kind:?} after {took} ns"));
+        }
+        stage.does(0, async move { drop(won) });
+        other.iter().for_each(|hold| drop(hold.release()));
+        stage.pass(20 * MS);
+        if let Some(violation) = stage.end() {
+            return Err(violation);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_lost_before_it_is_handed_over_is_asked_for_in_what_is_left_of_the_wait() {
+    for bug in [
+        "lost-is-handed-over",
+        "lost-waits-anew",
+        "lost-is-asked-for-behind-its-wait",
+    ] {
+        with_and_without(bug, a_lease_is_over_before_it_is_handed_over);
+    }
 }

@@ -357,17 +357,27 @@ void shared_and_alone() {
         CHECK(!other.try_lock_shared() && !other.try_lock_shared_for(1ms));
         CHECK(!other.try_lock_shared_until(std::chrono::steady_clock::now()));
     }
-    {
-        // A reader waits until then.
+    // A reader waits until then, by each of the calls that wait.
+    const std::vector<std::function<bool()>> reads{
+        [&] { return other.lock_shared(), true; },
+        [&] { return other.try_lock_shared_for(30s); },
+        [&] { return other.try_lock_shared_until(std::chrono::steady_clock::now() + 30s); },
+#if defined(__cpp_lib_jthread)
+        [&] { return other.lock_shared(std::stop_token()), true; },
+        [&] { return other.try_lock_shared_for(30s, std::stop_token()); },
+        [&] { return other.try_lock_shared_until(std::chrono::steady_clock::now() + 30s, std::stop_token()); },
+#endif
+    };
+    for (const auto &read : reads) {
         std::unique_lock writing(one);
-        auto reads = std::async(std::launch::async, [&] {
-            const bool got = other.try_lock_shared_until(std::chrono::steady_clock::now() + 30s);
-            if (got) other.unlock_shared();
+        auto reads_then = std::async(std::launch::async, [&] {
+            const bool got = read() && other.is_held_shared() && other.remaining() > 1s;
+            other.unlock_shared();
             return got;
         });
-        CHECK(reads.wait_for(50ms) == std::future_status::timeout);
+        CHECK(reads_then.wait_for(50ms) == std::future_status::timeout);
         writing.unlock();
-        CHECK(reads.get());
+        CHECK(reads_then.get());
     }
     // A lease that is shared from one moment on.
     quorlock::lock_options share;

@@ -5,6 +5,8 @@ import contextlib
 import copy
 import functools
 import gc
+import inspect
+import itertools
 import logging
 import pickle
 import queue
@@ -15,7 +17,7 @@ import urllib.parse
 
 import quorlock
 import quorlock.aio
-from quorlock import _native, errors
+from quorlock import _aio_several, _leases, _native, _redlock, _several, _unseen, errors
 from support import LONG, Case, memory
 
 NODES = memory("errors")
@@ -240,6 +242,138 @@ class Secrets(unittest.TestCase):
                 # But the frames of the program.
                 self.assertTrue(any(frame.filename == __file__ for frame in told.stack))
 
+    def test_each_public_call_with_arguments_is_guarded(self):
+        # What is given to these is made by the package, or by Python.
+        made_here = {"__exit__", "__aexit__", "__getattr__", "__eq__", "__setattr__", "__delattr__", "__setstate__", "__init_subclass__", "__class_getitem__", "__replace__"}
+        # Made by the package alone, of what was checked before.
+        constructors = {"Lease", "Leases", "Lock", "Attempt", "AttemptAll", "Election", "Observer", "RWLock", "Lost", "LostOne", "Holder",
+                        "NodeView", "Inspection", "Forced", "Finding", "NodeReport", "Probe", "Leadership"}
+        modules = [quorlock, quorlock.sync, quorlock.aio, _several, _aio_several, _redlock]
+        exported = {getattr(module, name) for module in modules for name in module.__all__ if name != "__version__"}
+        exported |= {_several.AttemptAll, _aio_several.AttemptAll, _redlock.Attempt, _leases.LostOne}
+        checked = 0
+        for each in exported:
+            if not isinstance(each, type):
+                calls = [(each.__name__, each)] if inspect.isfunction(each) and each.__module__.endswith("_redlock") else []
+            elif issubclass(each, BaseException):
+                continue
+            else:
+                calls = [(f"{each.__module__}.{each.__name__}.{name}", call) for kind in each.__mro__ if kind.__module__.startswith("quorlock.")
+                         for name, call in vars(kind).items() if inspect.isfunction(call) and (not name.startswith("_") or name.endswith("__"))]
+            for path, call in calls:
+                name = path.rpartition(".")[2]
+                if name in made_here or name == "__init__" and path.split(".")[-2] in constructors:
+                    continue
+                if len(inspect.signature(call).parameters) > isinstance(each, type):
+                    checked += 1
+                    with self.subTest(path):
+                        guards = (_unseen.guarded(print).__code__, _unseen.guarded_coroutine(print).__code__)
+                        self.assertIn(call.__code__, guards)
+        self.assertGreater(checked, 50)
+
+    def test_calls_of_what_is_held_leave_no_frame_with_what_was_given(self):
+        url = "redis://u:s3cret@h"
+
+        def refused(number, call):
+            try:
+                made = call()
+                if inspect.iscoroutine(made):
+                    made.close()
+                self.fail("not refused")
+            except (quorlock.QuorlockError, TypeError) as error:
+                told = traceback.TracebackException.from_exception(error, capture_locals=True)
+                ours = [frame for frame in told.stack if frame.filename != __file__ and "asyncio" not in frame.filename]
+                self.assertNotIn("s3cret", f"{told} {[frame.locals for frame in ours]}", number)
+
+        with quorlock.Client(memory("of-held")) as client:
+            lease, leases, several, election = client.lock("a").acquire(), client.lock_all(["b", "c"]).acquire(), client.lock_all(["d", "e"]), client.election("f")
+            calls = [lambda: lease.extend(url), lambda: lease.ensure(url), lambda: lease.on_lost(url), lambda: lease.lost.wait(url),
+                     lambda: leases.extend(url), lambda: leases.ensure(url), lambda: leases.on_lost(url), lambda: leases[url],
+                     lambda: several.acquire(timeout=url), lambda: several.try_acquire(label=url), lambda: quorlock.Locks([url]),
+                     lambda: quorlock.Locks(url), lambda: election.campaign(label=url), lambda: election.observe(url), lambda: election.run(url),
+                     lambda: election.run(print, on_lost=url), lambda: election.run(print, on_stopped=url), lambda: election.run(print, again=url),
+                     lambda: client.init_set(force=url), lambda: client.lock("a", **{url: 1}), lambda: client.rwlock("a", **{url: 1}),
+                     lambda: quorlock.redlock("a", **{url: 1}), lambda: quorlock.Client(NODES, **{f"a'{url}": 1})]
+            for number, call in enumerate(calls):
+                with self.subTest(number):
+                    refused(number, call)
+            with self.assertRaisesRegex(TypeError, "force is text of 18 characters: give True or False"):
+                client.init_set(force=url)
+            # The name that a program has in its text is told.
+            with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'tll'"):
+                client.lock("a", tll=1)
+
+        async def main():
+            async with quorlock.aio.Client(memory("of-held-aio")) as client:
+                lease, leases = await client.lock("a").acquire(), await client.lock_all(["b", "c"]).acquire()
+                several, election = client.lock_all(["d", "e"]), client.election("f")
+                calls = [lambda: lease.extend(url), lambda: lease.ensure(url), lambda: leases.extend(url), lambda: leases.ensure(url),
+                         lambda: several.acquire(timeout=url), lambda: several.try_acquire(label=url), lambda: election.campaign(label=url),
+                         lambda: election.run(url), lambda: election.run(main, on_lost=url), lambda: election.run(main, on_stopped=url),
+                         lambda: election.run(main, again=url), lambda: client.init_set(force=url), lambda: lease.lost.wait(url)]
+                for number, call in enumerate(calls):
+                    with self.subTest(number):
+                        try:
+                            await call()
+                            self.fail("not refused")
+                        except (quorlock.QuorlockError, TypeError) as error:
+                            told = traceback.TracebackException.from_exception(error, capture_locals=True)
+                            ours = [frame for frame in told.stack if frame.filename != __file__ and "asyncio" not in frame.filename]
+                            self.assertNotIn("s3cret", f"{told} {[frame.locals for frame in ours]}")
+                for number, call in enumerate([lambda: lease.on_lost(url), lambda: leases.on_lost(url), lambda: election.observe(url),
+                                               lambda: _aio_several.Locks([url])]):
+                    with self.subTest(number):
+                        refused(number, call)
+
+        asyncio.run(main())
+
+    def test_a_decorated_function_leaves_no_frame_with_its_arguments(self):
+        def job(order):
+            raise AssertionError("called")
+
+        async def task(order):
+            raise AssertionError("called")
+
+        @contextlib.contextmanager
+        def opened(order):
+            yield
+
+        held = quorlock.redlock(key=lambda order: order, nodes=NODES)
+        order = {"url": "redis://u:s3cret@h"}
+
+        def enter():
+            with held(opened)(order):
+                self.fail("entered")
+
+        for call in (lambda: held(job)(order), lambda: asyncio.run(held(task)(order)), enter):
+            try:
+                call()
+                self.fail("not refused")
+            except (quorlock.QuorlockError, TypeError) as error:
+                told = traceback.TracebackException.from_exception(error, capture_locals=True)
+            ours = [frame for frame in told.stack if "quorlock" in frame.filename]
+            self.assertTrue(ours)
+            self.assertNotIn("s3cret", f"{told} {[frame.locals for frame in ours]}")
+
+    def test_what_is_no_client_is_not_kept(self):
+        url = "redis://u:s3cret@h"
+        for wrong in (url, {"url": url}, quorlock.Client, 5):
+            with self.assertRaisesRegex(TypeError, "client is .*: give a quorlock.Client") as raised:
+                quorlock.redlock("a", client=wrong)
+            self.assertNotIn("s3cret", str(raised.exception))
+            one = quorlock.redlock.__new__(quorlock.redlock)
+            self.assertRaises(TypeError, one.__init__, "a", client=wrong)
+            self.assertNotIn("s3cret", f"{vars(one)} {one!r}")
+
+    def test_a_list_without_an_end_is_refused(self):
+        client = quorlock.Client(NODES)
+        endless = itertools.repeat
+        for call in (lambda: quorlock.Client(endless("memory://a")), lambda: quorlock.aio.Client(endless("memory://a")),
+                     lambda: quorlock.redlock("a", nodes=endless("memory://a")), lambda: quorlock.redlock(endless("a"), client=client),
+                     lambda: quorlock.redlock(key=lambda: endless("a"), client=client)(print)(), lambda: client.lock_all(endless("a")),
+                     lambda: quorlock.aio.Client(NODES).lock_all(endless("a")), lambda: quorlock.Locks(endless(client.lock("a")))):
+            self.assertRaisesRegex(quorlock.InvalidArgumentError, "(nodes|name|the key|names|locks) has more than 1,000 entries: give fewer", call)
+
     def test_the_errors_of_what_was_given_keep_their_frames(self):
         def nodes():
             yield NOWHERE
@@ -256,6 +390,17 @@ class Secrets(unittest.TestCase):
             one = kind.__new__(kind)
             self.assertRaises(TypeError, one.__init__, [{"url": "redis://u:s3cret@h"}])
             self.assertRegex(repr(one), r"^<quorlock\.(aio\.)?Client that was not made>$")
+        for module in (quorlock, quorlock.aio, _several, _aio_several, _redlock):
+            for name in module.__all__:
+                kind = getattr(module, name)
+                if isinstance(kind, type):
+                    with self.subTest(kind=kind):
+                        # The native base of some makes none that has more than itself.
+                        makes = object.__new__ if issubclass(kind, _native.Ends) else kind.__new__
+                        self.assertIn(name, repr(makes(kind)))
+        one = quorlock.Locks.__new__(quorlock.Locks)
+        self.assertRaises(TypeError, one.__init__, ["redis://u:s3cret@h"])
+        self.assertNotIn("s3cret", repr(one))
         one = quorlock.redlock("a", nodes="redis://u:s3cret@h", cert="s3cret", cert_key="s3cret")
         self.assertNotIn("s3cret", f"{vars(one)} {one!r}")
         self.assertNotIn("s3cret", repr(quorlock.redlock(key=functools.partial(print, "s3cret"), nodes=NODES)))

@@ -7,11 +7,12 @@ from typing import Any, Generic, Self, TypeVar
 
 from . import _native
 from ._client import Unmade
-from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
+from ._candidate import Leadership, Loss, check_run, told, work_failed, work_failed_late
 from ._channel import Awaited, completed
 from ._inspection import Holder
 from ._lease import NotPickled, shown
 from ._options import UNSET, Seconds, Unset, kind
+from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .aio import Lease, Lock
 
 __all__ = ["Election", "Observer"]
@@ -19,6 +20,7 @@ __all__ = ["Election", "Observer"]
 _T = TypeVar("_T")
 
 
+@shown_unmade
 class Election(NotPickled):
     """One candidate of an election; made by `Client.election`. As `quorlock.Election`, for tasks.
 
@@ -47,6 +49,7 @@ class Election(NotPickled):
         """The election's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._lock.name
 
+    @guarded_coroutine
     async def campaign(self, *, label: str | Unset = UNSET) -> Lease:
         """Waits until this candidate leads, and returns its term: for those who loop by themselves.
 
@@ -58,6 +61,7 @@ class Election(NotPickled):
         self._seat = term
         return term
 
+    @guarded_coroutine
     async def run(
         self,
         fn: Callable[[Lease], Awaitable[_T]],
@@ -90,6 +94,7 @@ class Election(NotPickled):
         The `wait` of the election does not count here. Raises what ends it for good: `MisconfiguredError`,
         `InvalidArgumentError`, `TooManyWaitersError`, `ClientClosedError`, `ForkedProcessError`.
         """
+        check_run(fn, again, on_lost, on_stopped)
         failures = _native.Failures()
         while True:
             work: _Work[_T] = _Work(await self._lock._acquired({"wait": None}, by_hand=False), on_lost)
@@ -157,6 +162,7 @@ class Election(NotPickled):
         """
         return Holder._of(await completed(self._core.leader().start))
 
+    @guarded
     def observe(self, every: Seconds = 1.0) -> "Observer":
         """Follows who leads: an iterator that gives at once how it is, and then each change, whenever that comes.
 
@@ -302,6 +308,7 @@ class _Steps(Generator[Any, Any, _T]):
         return self._inner.throw(error)
 
 
+@shown_unmade
 class Observer(NotPickled):
     """An asynchronous iterator over who leads; made by `Election.observe`.
 

@@ -10,11 +10,11 @@ from ._channel import completed, in_this_loop
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
-from ._client import checkable
+from ._client import check_locks, checkable
 from ._doubt import left_in_doubt
 from ._owner import Stuck, Warned, before_awaiting, told
 from ._scope import Scope, Scopes, of_caller
-from ._unseen import guarded_coroutine
+from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError
 from .aio import Lease, Lock
 
@@ -35,14 +35,17 @@ class Leases(LeasesBase[Lease]):
         # Those that are open; the newest is the last.
         self._scopes: tuple[Scope, ...] = ()
 
+    @guarded
     def on_lost(self, callback: Callable[[str, str], object]) -> None:
         """Calls `callback(name, reason)` once when the first of them is lost, soon if one is. As `quorlock.aio.Lease.on_lost`."""
         self._core.on_lost(in_this_loop(self._told(callback)))
 
+    @guarded_coroutine
     async def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         await completed(self._core.extend(ttl).start)
 
+    @guarded_coroutine
     async def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         await completed(self._core.ensure(min_remaining).start)
@@ -66,6 +69,7 @@ class Leases(LeasesBase[Lease]):
             await scope.leave(error)
 
 
+@shown_unmade
 class Locks(NotPickled):
     """Several names with the same options; made by `Client.lock_all`. As `quorlock.Locks`, for tasks.
 
@@ -74,7 +78,10 @@ class Locks(NotPickled):
 
     __slots__ = ("_locks", "_scopes")
 
+    @guarded
     def __init__(self, locks: list[Lock]) -> None:
+        self._locks: tuple[Lock, ...] = ()
+        check_locks(locks, Lock)
         # Each once: an owner enters a lock that it has just won no second time.
         self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
         self._scopes = Scopes()
@@ -95,6 +102,7 @@ class Locks(NotPickled):
         self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]: ...
 
+    @guarded_coroutine
     async def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
@@ -108,10 +116,12 @@ class Locks(NotPickled):
             return await self.try_acquire(label=label) or False
         return await self._acquired(options, by_hand=True)
 
+    @guarded_coroutine
     async def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         return await self._tried(0, by_hand=True, label=label)
 
+    @guarded
     def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "AttemptAll":
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait, label)
@@ -187,6 +197,7 @@ class Locks(NotPickled):
         return f"<quorlock.aio.Locks {', '.join(shown(name) for name in self.names)}>"
 
 
+@shown_unmade
 class AttemptAll(NotPickled):
     """What `Locks.attempt` gives."""
 

@@ -7,10 +7,13 @@ from typing import Any, Self
 from ._inspection import Holder
 from ._lease import shown
 from ._logging import logger
+from ._options import check_flag, check_function
+from ._unseen import shown_unmade
 
-__all__ = ["Leadership", "Loss", "told", "work_failed", "work_failed_late"]
+__all__ = ["Leadership", "Loss", "check_run", "told", "work_failed", "work_failed_late"]
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class Leadership:
     """Who leads, as far as the nodes say: what `Election.observe` gives."""
@@ -24,6 +27,15 @@ class Leadership:
     def _of(cls, parts: tuple[tuple[Any, ...] | None, bool]) -> Self:
         leader, known = parts
         return cls(Holder._of(leader), known)
+
+
+def check_run(fn: object, again: object, on_lost: object, on_stopped: object) -> None:
+    """Refuses what `run` could not call, or know what it means: it would campaign again and again for that."""
+    check_function("fn", fn)
+    check_flag("again", again)
+    for name, callback in (("on_lost", on_lost), ("on_stopped", on_stopped)):
+        if callback is not None:
+            check_function(name, callback)
 
 
 def told(callback: Callable[..., object] | None, *arguments: object) -> None:

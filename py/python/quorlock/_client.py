@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import _native
 from ._lease import NotPickled
-from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options, environment
-from ._unseen import Unseen, guarded
+from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options, environment, kind, listed
+from ._unseen import Unseen, guarded, shown_unmade
 
 if TYPE_CHECKING:
     from . import aio, sync
@@ -43,6 +43,14 @@ def checkable(lock: "sync.Lock | aio.Lock") -> _native.Lock:
     return lock._later.checked() if lock._later is not None else lock._core
 
 
+def check_locks(locks: Iterable[object], of: type) -> None:
+    """Refuses what is no lock of the API that is used."""
+    for lock in listed("locks", locks, "locks, as a list"):
+        if not isinstance(lock, of):
+            raise TypeError(f"locks has {kind(lock)}: give locks that client.lock() made, or names to client.lock_all()")
+
+
+@shown_unmade
 class ClientBase(NotPickled):
     """A set of nodes and the options for its locks, without what waits. What the options mean: `quorlock.Client`."""
 

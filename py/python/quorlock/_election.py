@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from . import _native
 from ._client import Unmade
-from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
+from ._candidate import Leadership, Loss, check_run, told, work_failed, work_failed_late
 from ._green import waited
 from ._inspection import Holder
 from ._lease import NotPickled, shown
 from ._options import UNSET, Seconds, Unset
+from ._unseen import guarded, shown_unmade
 from .errors import QuorlockError
 from .sync import Lease, Lock, Scoped
 
@@ -20,6 +21,7 @@ __all__ = ["Election", "Observer"]
 _T = TypeVar("_T")
 
 
+@shown_unmade
 class Election(NotPickled):
     """One candidate of an election; made by `Client.election`.
 
@@ -48,6 +50,7 @@ class Election(NotPickled):
         """The election's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._lock.name
 
+    @guarded
     def campaign(self, *, label: str | Unset = UNSET) -> Lease:
         """Waits until this candidate leads, and returns its term: for those who loop by themselves.
 
@@ -59,6 +62,7 @@ class Election(NotPickled):
         self._term = term
         return term
 
+    @guarded
     def run(
         self,
         fn: Callable[[Lease], _T],
@@ -87,6 +91,7 @@ class Election(NotPickled):
         The `wait` of the election does not count here. Raises what ends it for good: `MisconfiguredError`,
         `InvalidArgumentError`, `TooManyWaitersError`, `ClientClosedError`, `ForkedProcessError`.
         """
+        check_run(fn, again, on_lost, on_stopped)
         if inspect.iscoroutinefunction(fn):
             raise TypeError(f"run was given a coroutine function: use the election of a quorlock.aio.Client")
         failures = _native.Failures()
@@ -143,6 +148,7 @@ class Election(NotPickled):
         """
         return Holder._of(waited(self._core.leader()))
 
+    @guarded
     def observe(self, every: Seconds = 1.0) -> "Observer":
         """Follows who leads: an iterator that gives at once how it is, and then each change, whenever that comes.
 
@@ -184,6 +190,7 @@ class _Terms(Scoped):
         def __enter__(self) -> Lease: ...
 
 
+@shown_unmade
 class Observer(NotPickled):
     """An iterator over who leads; made by `Election.observe`.
 

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
 from ._options import Seconds, text
+from ._unseen import shown_unmade
 
 __all__ = ["Forced", "Holder", "Inspection", "NodeView", "Verdict"]
 
 Verdict = Literal["held", "kept", "free", "split", "unknown"]
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds a lock, or keeps it."""
@@ -34,6 +36,7 @@ class Holder:
         return cls(label, votes, left, None if since is None else datetime.fromtimestamp(since, UTC), fence)
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """What one node has of a lock."""
@@ -56,6 +59,7 @@ class NodeView:
     """Why it did not say."""
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """What the nodes have of a lock, and what follows from that.
@@ -84,6 +88,7 @@ class Inspection:
         return cls(text(name), verdict, Holder._of(holder), fence, queued, tuple(NodeView(*node) for node in nodes))
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class Forced:
     """What a forced release has met and done: a quorum of nodes is free of whoever held the lock before."""

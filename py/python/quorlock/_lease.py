@@ -9,8 +9,9 @@ from typing import Any, NoReturn, TypeVar
 from . import _native
 from ._green import waited_for_loss
 from ._logging import note
-from ._options import Seconds, shown as shown, text
+from ._options import Seconds, check_function, shown as shown, text
 from ._owner import Caller, Flow, Hold
+from ._unseen import guarded, guarded_coroutine, shown_unmade
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 
@@ -49,6 +50,7 @@ def awaited(method: _M) -> _M:
     return method
 
 
+@shown_unmade
 class Lost:
     """The loss of a lease, to look at and to wait for.
 
@@ -70,6 +72,7 @@ class Lost:
         """Why it was lost: `"expired"`, `"refused"`, `"max_hold"`, `"owner_gone"`, `"closed"` or `"forced"`; `None` if it is not."""
         return self._core.reason
 
+    @guarded
     def wait(self, timeout: Seconds | None = None) -> Any:
         """Blocks until the lease is lost, at most `timeout` seconds; `None`: forever. Returns whether it is lost.
 
@@ -113,6 +116,7 @@ class _Wait(Awaitable[bool]):
     def __await__(self) -> Generator[Any, None, bool]:
         return self._awaited().__await__()
 
+    @guarded_coroutine
     async def _awaited(self) -> bool:
         import asyncio
 
@@ -264,6 +268,7 @@ def _of_thread() -> _OfThread:
     return known
 
 
+@shown_unmade
 class LeaseBase(NotPickled):
     """A hold on a lock, without what waits."""
 
@@ -325,6 +330,7 @@ class LeaseBase(NotPickled):
         """Validity left before the next renewal, in seconds; 0 when the lease is over."""
         return self._core.remaining()
 
+    @guarded
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Calls `callback(reason)` once when the lease is lost, at once if it is.
 
@@ -337,6 +343,7 @@ class LeaseBase(NotPickled):
 
     def _told(self, callback: Callable[[str], object]) -> Callable[[str], None]:
         """What calls it, on whatever thread."""
+        check_function("callback", callback)
         self._callbacks.append(callback)
         # The core keeps what it calls until the loss. Weakly, or a callback that knows its lease would keep it forever.
         lease = weakref.ref(self)

@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 
 from . import _native
 from ._lease import Lost, NotPickled, lost_in, shown
-from ._options import Name, Seconds, octets, text
+from ._options import Name, Seconds, check_function, octets, text
+from ._unseen import guarded, shown_unmade
 
 L = TypeVar("L")
 
@@ -27,6 +28,7 @@ class LostOne(Lost):
         return None if name is None else text(name)
 
 
+@shown_unmade
 class LeasesBase(NotPickled, Generic[L]):
     """Holds on several locks, without what waits."""
 
@@ -58,12 +60,14 @@ class LeasesBase(NotPickled, Generic[L]):
         """The least validity that any of them has left before its next renewal, in seconds; 0 when one is over."""
         return self._core.remaining()
 
+    @guarded
     def on_lost(self, callback: Callable[[str, str], object]) -> None:
         """Calls `callback(name, reason)` once when the first of them is lost, at once if one is. As `Lease.on_lost`."""
         self._core.on_lost(self._told(callback))
 
     def _told(self, callback: Callable[[str, str], object]) -> Callable[[str], None]:
         """What calls it, on whatever thread."""
+        check_function("callback", callback)
         self._callbacks.append(callback)
         # Weakly, or a callback that knows its leases would keep them forever.
         leases = weakref.ref(self)
@@ -86,6 +90,7 @@ class LeasesBase(NotPickled, Generic[L]):
     def __bool__(self) -> bool:
         return True
 
+    @guarded
     def __getitem__(self, name: Name) -> L:
         """The lease on the lock of that name: `x` and `{x}` are one. Raises `KeyError`."""
         place = self._core.place_of(octets("name", name))

@@ -3,11 +3,15 @@
 import os
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from itertools import islice
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from . import _native
 from ._unseen import guarded
 from .errors import InvalidArgumentError
+
+
+_T = TypeVar("_T")
 
 
 class Unset(Enum):
@@ -82,13 +86,24 @@ def shown(name: str) -> str:
     return escaped if len(escaped) <= _SHOWN else escaped[: _SHOWN - 1] + "…"
 
 
+_LISTED: Final = 1_000
+
+
+def listed(what: str, values: Iterable[_T], give: str) -> list[_T]:
+    """What was given as a list, or by an iterator, which may have no end."""
+    if not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{what} is {kind(values, what)}: give {give}")
+    found = list(islice(values, _LISTED + 1))
+    if len(found) > _LISTED:
+        raise InvalidArgumentError(f"{what} has more than {_LISTED:,} entries: give fewer")
+    return found
+
+
 def urls(nodes: str | Iterable[str]) -> list[str]:
     """A node list, or one in a text, split at commas and blanks as in QUORLOCK_NODES."""
     if isinstance(nodes, str):
         return nodes.replace(",", " ").split()
-    if not isinstance(nodes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"nodes is {kind(nodes, 'nodes')}: give URLs, as a list or in one text")
-    return list(nodes)
+    return listed("nodes", nodes, "URLs, as a list or in one text")
 
 
 @guarded
@@ -137,10 +152,21 @@ def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[
     return given(**options, **owned)
 
 
+def check_flag(what: str, value: object) -> None:
+    """Refuses what is no flag."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is {kind(value)}: give True or False")
+
+
+def check_function(what: str, value: object) -> None:
+    """Refuses what cannot be called."""
+    if not callable(value):
+        raise TypeError(f"{what} is {kind(value)}: give a function")
+
+
 def check_reentrant(reentrant: bool, owner: Name | None) -> None:
     """Refuses what is no flag, and an owner where nobody re-enters."""
-    if not isinstance(reentrant, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"reentrant is {kind(reentrant)}: give True or False")
+    check_flag("reentrant", reentrant)
     if owner is not None and not reentrant:
         raise InvalidArgumentError("owner names who may re-enter: with reentrant=False nobody does, so give one of them")
 

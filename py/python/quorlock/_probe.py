@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from ._options import Seconds
+from ._unseen import shown_unmade
 
 __all__ = ["Finding", "NodeReport", "Probe"]
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a probe has found. `docs/PROBE.md` lists all that there are."""
@@ -22,6 +24,7 @@ class Finding:
     """What to do about it."""
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class NodeReport:
     """The state of one node. What is not known of one that cannot be used is `None`."""
@@ -71,6 +74,7 @@ class NodeReport:
         return cls(*values)
 
 
+@shown_unmade
 @dataclass(frozen=True, slots=True)
 class Probe:
     """The state of a client's set."""

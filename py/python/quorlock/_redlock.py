@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, over
 
 from . import _default, _native
 from . import sync
+from ._client import ClientBase
 from ._lease import awaited, shown
 from ._options import (
     UNSET,
@@ -26,11 +27,13 @@ from ._options import (
     enters,
     given,
     kind,
+    listed,
     lock_options,
     octets,
     text,
+    urls,
 )
-from ._unseen import Unseen, guarded, guarded_coroutine
+from ._unseen import Unseen, guarded, guarded_coroutine, shown_unmade
 from .errors import InvalidArgumentError
 from .sync import Scoped
 
@@ -82,6 +85,7 @@ class _ForBoth(Scoped):
         return self._of_tasks().leave(self, sys._getframe(1), error)
 
 
+@shown_unmade
 class _Redlock(_ForBoth):
     """What `redlock` does; of the latter are the types that follow from a name or several."""
 
@@ -155,8 +159,10 @@ class _Redlock(_ForBoth):
             shared=shared,
             slots=slots,
         ))
+        if client is not None and not isinstance(client, ClientBase):
+            raise TypeError(f"client is {kind(client)}: give a quorlock.Client")
         self._client = client
-        listed = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
+        listed = nodes if nodes is None or isinstance(nodes, str) else tuple(urls(nodes))
         of_client: dict[str, Any] = given(
             max_ttl=max_ttl,
             node_timeout=node_timeout,
@@ -235,6 +241,7 @@ class _Redlock(_ForBoth):
     def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name)
 
+    @guarded
     def attempt(self, wait: Limit = 0) -> "Attempt":
         """The same for work that is left out where others hold the lock.
 
@@ -306,25 +313,35 @@ class _Redlock(_ForBoth):
 
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-                async with of_task(self._name_for(arguments, keywords)) as lease:
-                    if lease is None:
-                        return None
-                    result = await cast("Awaitable[Any]", function(*arguments, **keywords))
-                    if _is_begun(result):
-                        raise _goes_on(function, result)
-                    return result
+                try:
+                    async with of_task(self._name_for(arguments, keywords)) as lease:
+                        if lease is None:
+                            return None
+                        result = await cast("Awaitable[Any]", function(*arguments, **keywords))
+                        if _is_begun(result):
+                            raise _goes_on(function, result)
+                        return result
+                except Exception:
+                    # Arguments may be a part of a request, and nobody is to see them in this frame.
+                    del arguments, keywords
+                    raise
 
             return cast(Callable[_P, _R], held_by_task)
 
         @functools.wraps(function)
         def held_by_thread(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
-            with of_thread(self._name_for(arguments, keywords)) as lease:
-                if lease is None:
-                    return cast(_R, None)
-                result = function(*arguments, **keywords)
-                if _is_begun(result):
-                    raise _goes_on(function, result)
-                return result
+            try:
+                with of_thread(self._name_for(arguments, keywords)) as lease:
+                    if lease is None:
+                        return cast(_R, None)
+                    result = function(*arguments, **keywords)
+                    if _is_begun(result):
+                        raise _goes_on(function, result)
+                    return result
+            except Exception:
+                # Arguments may be a part of a request, and nobody is to see them in this frame.
+                del arguments, keywords
+                raise
 
         return held_by_thread
 
@@ -346,16 +363,26 @@ class _Redlock(_ForBoth):
             @contextlib.contextmanager
             @functools.wraps(function)
             def open_by_thread(*arguments: Any, **keywords: Any) -> Generator[Any, None, None]:
-                with of_thread(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
-                    yield made
+                try:
+                    with of_thread(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                        yield made
+                except Exception:
+                    # Arguments may be a part of a request, and nobody is to see them in this frame.
+                    del arguments, keywords
+                    raise
 
             return open_by_thread
 
         @contextlib.asynccontextmanager
         @functools.wraps(function)
         async def open_by_task(*arguments: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
-            async with of_task(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
-                yield made
+            try:
+                async with of_task(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                    yield made
+            except Exception:
+                # Arguments may be a part of a request, and nobody is to see them in this frame.
+                del arguments, keywords
+                raise
 
         return open_by_task
 
@@ -439,6 +466,7 @@ def semaphore(name: Name, slots: int, **options: Any) -> redlock:
     return redlock(name, **options, slots=slots)
 
 
+@shown_unmade
 class Attempt(_ForBoth):
     """What `redlock(...).attempt()` gives: for `with`, `async with` and functions, as `redlock` itself."""
 
@@ -535,6 +563,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
     def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
         return True
 
+    @guarded
     def attempt(self, wait: Limit = 0) -> "Attempt":
         raise TypeError("once tries once, and leaves its function out by itself: decorate the function with it")
 
@@ -551,7 +580,7 @@ def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
     # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
     if isinstance(name, str | bytes | Mapping) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return octets(what, cast("Name", name))
-    return tuple(octets(what, one) for one in name)
+    return tuple(octets(what, one) for one in listed(what, name, "names"))
 
 
 def _called(function: object) -> str:

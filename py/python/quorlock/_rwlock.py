@@ -3,6 +3,7 @@
 from typing import Generic, Protocol, TypeVar
 
 from ._lease import shown
+from ._unseen import shown_unmade
 
 
 class _Named(Protocol):
@@ -13,6 +14,7 @@ class _Named(Protocol):
 _L = TypeVar("_L", bound=_Named)
 
 
+@shown_unmade
 class RWLock(Generic[_L]):
     """The two modes of one lock: `read()` is shared by many, `write()` is for one alone.
 

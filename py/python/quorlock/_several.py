@@ -9,9 +9,9 @@ from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
 from ._owner import Caller, Hold
 from ._doubt import left_in_doubt
-from ._unseen import guarded
+from ._unseen import guarded, shown_unmade
 from .errors import LockBusyError
-from ._client import checkable
+from ._client import check_locks, checkable
 from .sync import Lease, Lock, Scoped, leave
 
 __all__ = ["Leases", "Locks"]
@@ -28,10 +28,12 @@ class Leases(LeasesBase[Lease], _native.Ends):
 
     __slots__ = ()
 
+    @guarded
     def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         waited(self._core.extend(ttl))
 
+    @guarded
     def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         waited(self._core.ensure(min_remaining))
@@ -46,6 +48,7 @@ class Leases(LeasesBase[Lease], _native.Ends):
         leave(self, error)
 
 
+@shown_unmade
 class Locks(Scoped):
     """Several names with the same options; made by `Client.lock_all`. It holds nothing by itself.
 
@@ -56,7 +59,10 @@ class Locks(Scoped):
 
     __slots__ = ("_locks",)
 
+    @guarded
     def __init__(self, locks: list[Lock]) -> None:
+        self._locks: tuple[Lock, ...] = ()
+        check_locks(locks, Lock)
         # Each once: an owner enters a lock that it has just won no second time.
         self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
         _native.check_all([checkable(lock) for lock in self._locks])
@@ -76,6 +82,7 @@ class Locks(Scoped):
         self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]: ...
 
+    @guarded
     def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
@@ -89,10 +96,12 @@ class Locks(Scoped):
             return self.try_acquire(label=label) or False
         return self._acquired(options, by_hand=True)
 
+    @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         return self._tried(0, by_hand=True, label=label)
 
+    @guarded
     def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "AttemptAll":
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait, label)
@@ -156,6 +165,7 @@ class Locks(Scoped):
         return f"<quorlock.Locks {', '.join(shown(name) for name in self.names)}>"
 
 
+@shown_unmade
 class AttemptAll(Scoped):
     """What `Locks.attempt` gives."""
 

@@ -28,6 +28,28 @@ class Unseen(Generic[_T]):
         return "<not shown>"
 
 
+def _of_a_name(error: Exception) -> bool:
+    """Whether an error names no argument, or one that a program has in its text."""
+    _, found, named = str(error).partition("unexpected keyword argument ")
+    parts = named.split("'")
+    return not found or (len(parts) in (3, 5) and all(part.isidentifier() for part in parts[1::2]))
+
+
+def shown_unmade(cls: type[_T]) -> type[_T]:
+    """The class, whose objects are shown also where their constructor has failed: a reporter would lose the error otherwise."""
+    shown: Callable[[Any], str] = cls.__repr__
+
+    @functools.wraps(shown)
+    def represented(self: _T) -> str:
+        try:
+            return shown(self)
+        except AttributeError:
+            return f"<quorlock.{type(self).__name__} that was not made>"
+
+    cls.__repr__ = represented  # type: ignore[assignment,method-assign]
+    return cls
+
+
 def frameless(error: Exception) -> Exception:
     """The same error without the frames of this package: their variables are what was given."""
     found: list[TracebackType] = []
@@ -42,6 +64,9 @@ def frameless(error: Exception) -> Exception:
     if kept is None and isinstance(error, QuorlockError | TypeError):
         # Of ours: what it was made of is no more than the error says.
         error.__cause__ = error.__context__ = None
+        if isinstance(error, TypeError) and not _of_a_name(error):
+            # Of Python, which shows any text that was unpacked as a name.
+            error.args = ("there is an unexpected keyword argument, whose name is no identifier: it is not shown",)
     return error.with_traceback(kept)
 
 

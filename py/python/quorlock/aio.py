@@ -32,9 +32,11 @@ from ._options import (
     Seconds,
     Unset,
     call_options,
+    check_flag,
     check_reentrant,
     enters,
     given,
+    listed,
     lock_options,
     octets,
     text,
@@ -43,7 +45,7 @@ from ._rwlock import RWLock
 from ._scope import Scope, Scopes, of_caller
 from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
-from ._unseen import guarded, guarded_coroutine
+from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError, LockLostError, NotOwnerError
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class Lease(LeaseBase):
         # Those that are open; the newest is the last.
         self._scopes: tuple[Scope, ...] = ()
 
+    @guarded
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Calls `callback(reason)` once when the lease is lost, soon if it is: by the event loop that runs here.
 
@@ -76,6 +79,7 @@ class Lease(LeaseBase):
         """
         self._core.on_lost(in_this_loop(self._told(callback)))
 
+    @guarded_coroutine
     async def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
 
@@ -111,6 +115,7 @@ class Lease(LeaseBase):
         # Where the task goes on: whoever gets no text keeps the lease.
         return self._exported()
 
+    @guarded_coroutine
     async def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
 
@@ -154,6 +159,7 @@ def _delivered(core: _native.Lease) -> _native.Lease:
     raise error
 
 
+@shown_unmade
 class Lock(NotPickled):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
@@ -391,6 +397,7 @@ class Lock(NotPickled):
         return f"<quorlock.aio.Lock {shown(self._name)}>"
 
 
+@shown_unmade
 class Attempt(NotPickled):
     """A scope that is entered without a lease where others hold the lock: what `Lock.attempt` returns.
 
@@ -505,7 +512,7 @@ class Client(ClientBase):
 
         if isinstance(names, str | bytes):
             raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
-        return Locks([self.lock(name, **options) for name in names])
+        return Locks([self.lock(name, **options) for name in listed("names", names, "a list of names")])
 
     @guarded
     def election(
@@ -593,11 +600,13 @@ class Client(ClientBase):
         """
         return Probe._of(await completed(self._core.probe().start))
 
+    @guarded_coroutine
     async def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set; returns for how many more seconds it gives no vote, 0.0 if it votes.
 
         As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
         """
+        check_flag("force", force)
         left: Seconds = await completed(self._core.init_set(force).start)
         return left
 

@@ -18,16 +18,18 @@ from ._options import (
     Seconds,
     Unset,
     call_options,
+    check_flag,
     check_reentrant,
     enters,
     given,
+    listed,
     lock_options,
     octets,
     text,
 )
 from ._owner import Caller, Hold
 from ._rwlock import RWLock
-from ._unseen import guarded
+from ._unseen import guarded, shown_unmade
 from ._doubt import in_doubt, left_in_doubt, not_open
 from .errors import LockBusyError, LockLostError, NotOwnerError, QuorlockError
 
@@ -51,6 +53,7 @@ class Lease(LeaseBase, _native.Ends):
 
     __slots__ = ()
 
+    @guarded
     def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
 
@@ -85,6 +88,7 @@ class Lease(LeaseBase, _native.Ends):
         waited(self._core.prepare_export())
         return self._exported()
 
+    @guarded
     def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
 
@@ -153,6 +157,7 @@ class Scoped(NotPickled, _native.Scoped):
             raise NotOwnerError(not_open(elsewhere))
 
 
+@shown_unmade
 class Lock(Scoped):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
@@ -396,6 +401,7 @@ class Lock(Scoped):
         return f"<quorlock.Lock {shown(self._name)}>"
 
 
+@shown_unmade
 class Attempt(Scoped):
     """A scope that is entered without a lease where others hold the lock: what `Lock.attempt` returns.
 
@@ -566,7 +572,7 @@ class Client(ClientBase):
 
         if isinstance(names, str | bytes):
             raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
-        return Locks([self.lock(name, **options) for name in names])
+        return Locks([self.lock(name, **options) for name in listed("names", names, "a list of names")])
 
     @guarded
     def election(
@@ -665,6 +671,7 @@ class Client(ClientBase):
         """
         return Probe._of(waited(self._core.probe()))
 
+    @guarded
     def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
 
@@ -681,6 +688,7 @@ class Client(ClientBase):
         Raises `MisconfiguredError` if a node has a record of another set or cannot be a node, `QuorumUnavailableError` if
         one does not answer; `nodes` of the error say which, and nothing is written. Ctrl-C ends only the wait.
         """
+        check_flag("force", force)
         left: Seconds = waited(self._core.init_set(force))
         return left
 

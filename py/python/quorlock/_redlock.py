@@ -159,7 +159,7 @@ class _Redlock(_ForBoth):
             shared=shared,
             slots=slots,
         ))
-        if client is not None and not isinstance(client, ClientBase):
+        if client is not None and not isinstance(client, ClientBase):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"client is {kind(client)}: give a quorlock.Client")
         self._client = client
         listed = nodes if nodes is None or isinstance(nodes, str) else tuple(urls(nodes))

@@ -69,7 +69,7 @@ def wrapped(draw, text):
         lambda: {"url": text}, lambda: {text: 1}, lambda: [text], lambda: [[text]], lambda: (text,), lambda: {text}, lambda: frozenset([text]),
         lambda: text.encode(), lambda: bytearray(text, "utf-8"), lambda: memoryview(text.encode()), lambda: Holder(text), lambda: Text(text),
         lambda: Path(text), lambda: functools.partial(print, text), lambda: lambda: text, lambda: Exception(text), lambda: pathlib.PurePath(text),
-        lambda: urllib.parse.urlsplit(text.replace("[", "")), lambda: collections.OrderedDict(url=text), lambda: [None, {"deep": [text]}],
+        lambda: urllib.parse.urlsplit(text.replace("[", "").replace("]", "")), lambda: collections.OrderedDict(url=text), lambda: [None, {"deep": [text]}],
         lambda: text + "\udcff", lambda: (part for part in [text, None]), lambda: int.from_bytes(text.encode(), "big"), lambda: type(text),
     )()
 
@@ -171,6 +171,29 @@ def lock_calls(draw, client, texts):
         made.release()
 
 
+def held_calls(draw, client, texts):
+    """Of what was made before: leases, several locks, elections."""
+    value, name = anything(draw), f"{draw.given()}:"
+    lease, leases = client.lock("held").acquire(), client.lock_all(["held-1", "held-2"]).acquire()
+    several, election = client.lock_all(["several-1", "several-2"]), client.election("held-3")
+    calls = [
+        lambda: lease.extend(value), lambda: lease.ensure(value), lambda: lease.on_lost(value), lambda: leases.extend(value),
+        lambda: leases.ensure(value), lambda: leases.on_lost(value), lambda: leases[a_name(draw)], lambda: several.acquire(timeout=value),
+        lambda: several.try_acquire(label=draw.shared("\n")), lambda: several.attempt(value).__enter__(), lambda: quorlock.Locks(value),
+        lambda: quorlock.Locks([value]), lambda: election.campaign(label=draw.shared("\n")), lambda: election.observe(value),
+        lambda: election.run(lambda term: None, on_lost=value), lambda: election.run(lambda term: None, on_stopped=value),
+        lambda: election.run(lambda term: None, again=None if value is True else value), lambda: client.init_set(force=value),
+        lambda: client.lock("a", **{name: 1}), lambda: client.rwlock("a", **{name: 1}), lambda: quorlock.redlock("a", **{name: 1}),
+        lambda: quorlock.redlock(key=lambda given: given, client=client)(lambda given: None)(draw.one(draw.secret(), wrapped(draw, draw.secret()))),
+    ]
+    if not callable(value):
+        calls.append(lambda: election.run(value))
+    made = texts.result(draw.one(*calls))
+    for one in (made, lease, leases):
+        if hasattr(one, "release") and hasattr(one, "is_held"):
+            one.release()
+
+
 async def of_coroutine(made):
     made = await made
     if hasattr(made, "release") and hasattr(made, "is_held"):
@@ -238,8 +261,8 @@ def drawn(seed, client, broken):
     calls = draw.random.choices(
         [lambda: client_calls(draw, quorlock, texts), lambda: client_calls(draw, quorlock.aio, texts), lambda: lock_calls(draw, client, texts),
          lambda: lock_calls(draw, AIO, texts), lambda: redlock_calls(draw, client, texts), lambda: environment_calls(draw, client, texts),
-         lambda: unmade_calls(draw, client, texts), lambda: reached_calls(draw, client, texts)],
-        [20, 10, 25, 10, 25, 3, 5, 2])
+         lambda: unmade_calls(draw, client, texts), lambda: reached_calls(draw, client, texts), lambda: held_calls(draw, client, texts)],
+        [20, 10, 25, 10, 25, 3, 5, 2, 20])
     calls[0]()
     texts += log
     if seed % 200 == 0:

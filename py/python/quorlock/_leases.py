@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from . import _native
 from ._lease import Lost, NotPickled, lost_in, shown
-from ._options import Name, Seconds, check_function, octets, text
+from ._options import Name, Seconds, check_function, kind, octets, text
 from ._unseen import guarded, shown_unmade
 
 L = TypeVar("L")
@@ -95,7 +95,8 @@ class LeasesBase(NotPickled, Generic[L]):
         """The lease on the lock of that name: `x` and `{x}` are one. Raises `KeyError`."""
         place = self._core.place_of(octets("name", name))
         if place is None:
-            raise KeyError(name)
+            # What was asked for is no name of a lock, so it may be anything.
+            raise KeyError(f"{kind(name)} is no name of these: {', '.join(shown(text(part.name)) for part in self._core.parts())}")
         return self._leases[place]
 
     def _raise_if_lost(self, error: BaseException | None) -> None:

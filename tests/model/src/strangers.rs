@@ -322,9 +322,14 @@ fn ask(game: &mut Game, form: &str, request: &Request) -> io::Result<Option<Stri
     Ok((!whole).then(|| {
         format!(
             "{request:?} by {} -> {said:?}, {after:?}",
-            request.value.0.escape_ascii()
+            begin(&request.value.0)
         )
     }))
+}
+
+/// Which value it is: no whole token stands in what is printed.
+fn begin(value: &[u8]) -> impl std::fmt::Display {
+    value[..value.len().min(24)].escape_ascii()
 }
 
 /// Whether the holder has all that it had.
@@ -443,7 +448,7 @@ fn redisson(game: &mut Game) -> io::Result<Option<String>> {
                     || after.left < before.left
                     || (&after.count, &after.token) != (&before.count, &before.token)
                 {
-                    let (owner, token) = (owner.escape_ascii(), token.escape_ascii());
+                    let (owner, token) = (begin(owner), begin(token));
                     return Ok(Some(format!(
                         "{op:?} of {owner} by {token} -> {said:?}, {after:?}"
                     )));

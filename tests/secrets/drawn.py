@@ -94,11 +94,15 @@ class Texts(list):
         self.append(f"{one!r} {one}")
         for name in ("__dict__", "__slots__"):
             held = getattr(one, name, None)
+            if name == "__dict__" and held and "__wrapped__" in held:
+                # The user's own function, as functools.wraps keeps it.
+                held = {key: value for key, value in held.items() if key != "__wrapped__"}
             names = held if name == "__slots__" else None
             # What a reporter of errors shows of an object.
             self.append(repr(held) if names is None else " ".join(repr(getattr(one, each, None)) for each in names if each != "_options"))
         try:
-            self.append(json.dumps(vars(one), default=repr))
+            shown = {key: value for key, value in vars(one).items() if key != "__wrapped__"}
+            self.append(json.dumps(shown, default=repr))
         except TypeError:
             pass
 

@@ -344,6 +344,9 @@ void shared_and_alone() {
         }));
         THROWS(quorlock::would_deadlock, one.lock());
         THROWS(quorlock::would_deadlock, one.try_lock_shared());
+        // What it does not hold alone it does not give back.
+        one.unlock();
+        CHECK(one.is_held_shared());
     }
     const std::uint64_t shared = [&] {
         const std::shared_lock reading(one);
@@ -354,6 +357,8 @@ void shared_and_alone() {
         CHECK(one.fence() > shared && !one.is_held_shared() && one.is_held() && one.remaining() > 1s);
         one.ensure(1s);
         THROWS(quorlock::would_deadlock, one.lock_shared());
+        one.unlock_shared();
+        CHECK(one.is_held());
         CHECK(!other.try_lock_shared() && !other.try_lock_shared_for(1ms));
         CHECK(!other.try_lock_shared_until(std::chrono::steady_clock::now()));
     }
@@ -396,6 +401,12 @@ void shared_and_alone() {
     theirs.close();
     while (!told) std::this_thread::yield();
     other.unlock_shared();
+    std::promise<lease_state> alone;
+    one.on_lost([&](lease_state state) { alone.set_value(state); });
+    one.lock();
+    ours.close();
+    CHECK(alone.get_future().wait_for(30s) == std::future_status::ready);
+    one.unlock();
 }
 
 void several_at_once() {

@@ -809,7 +809,7 @@ mod tests {
         };
         let before = left();
         let text = wait(lease.export()).unwrap();
-        // Nobody has adopted it yet.
+        // The text waits for its adopter.
         let after = left();
         assert!(after > before + moment / 2, "{after:?} behind {before:?}");
         assert!(wait(wait(client.adopt(&text)).unwrap().release()).unwrap());
@@ -845,7 +845,7 @@ mod tests {
         }
         let first = hears.recv().unwrap();
         assert_eq!(first.1, LossReason::Refused);
-        // What is lost by then reaches nobody.
+        // A loss by then has no listener.
         assert_eq!(leases.delivered().unwrap_err().kind(), ErrorKind::LockLost);
         assert!(hears.recv().is_err());
     }

@@ -237,7 +237,7 @@ fn fence(value: &Resp) -> Option<u64> {
 /// 2255. Fences are counted from the clocks, and beyond it not every language tells them apart.
 const LATEST: u64 = (1 << 53) - (1 << 43);
 
-/// What is told of a server whose clock is beyond that.
+/// The error for a server whose clock is beyond that.
 pub(crate) const LATE_CLOCK: &str = "its clock (TIME) is in the year 2255 or later, where fences are no \
      numbers that all languages tell apart: set its clock";
 

@@ -135,13 +135,28 @@ def stages(history):
     return found
 
 
+def slow_quorums(history):
+    """The times in which a witness waited for so many nodes at once that no quorum was left."""
+    nodes = int(history.notes.get("nodes", 0))
+    spare, found, since, slow = nodes - (nodes // 2 + 1), [], None, 0
+    for at, by in sorted([(begin, 1) for _, begin, _ in history.slow] + [(end, -1) for _, _, end in history.slow]):
+        slow += by
+        if slow > spare and since is None:
+            since = at
+        elif slow <= spare and since is not None:
+            found.append((since, at))
+            since = None
+    return found
+
+
 def troubles(history):
-    """The times in which something is wrong, or was until just now: a fault, or nodes that do not answer in time on a busy machine."""
+    """The times in which something is wrong, or was until just now: a fault, or a quorum that does not answer
+    in time, a worker or the witness."""
     after = AFTER_SECONDS * 1e9
     faults = [(fault.begin, fault.end + after) for fault in history.faults.values()]
     unanswered = [(invoked, returned + after) for worker, _, invoked, returned, _, kind in history.fails
                   if "QuorumUnavailable" in kind and not worker.endswith(STRAY)]
-    return faults + unanswered + history.stalls
+    return faults + unanswered + history.stalls + slow_quorums(history)
 
 
 def calm_seconds(history):

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -22,6 +21,7 @@ from proxy import ROOT, Proxy  # noqa: E402
 from schedule import KEEPERS, LONG_LOCK, Schedule, World  # noqa: E402
 from stage import Stage, clock  # noqa: E402
 from stage.resp import RespError  # noqa: E402
+from witness import Witness  # noqa: E402
 
 WORKERS = ("rust-1", "rust-2", "c-1", "blocking-1", "blocking-2", "asyncio-1", "node-1", "cli-1", *KEEPERS)
 # Whose own wall clock is wrong from the first to the last moment, and by how much: it is to matter nowhere.
@@ -29,7 +29,6 @@ WRONG_CLOCKS = {"rust-2": -86_400, "blocking-2": 86_400, "node-1": 86_400}
 LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000", "FAULTS_HAND": "0"}
 # Strays too want the lock that is held nearly always: if they get it, somebody else has it.
 OWN = dict.fromkeys([*KEEPERS, *(f"{language}-{STRAY}" for language in LANGUAGES)], LONG)
-STALL_SECONDS = 0.05
 # One of so many holds is handed on.
 HAND = 8
 # What may stay on a node: its record, and counters.
@@ -38,16 +37,6 @@ MAY_STAY = (b"lock:#node", b"lock:#f:", b"lock:#pf")
 # seconds: the life of a place. Readers, and the lock that they share, last for a second longer than the last of them.
 SETS, CROWDED, PLACE = (b"lock:#q:", b"lock:#pq:", b"lock:#s:"), (b"=", b"@", b"&"), 6.0
 KEEP = os.path.join(ROOT, "target", "faults")
-
-
-def watch(history, over):
-    """Notes when this machine had no time for us: then a late wait says nothing about the lock."""
-    before = time.monotonic_ns()
-    while not over.wait(0.01):
-        now = time.monotonic_ns()
-        if now - before > STALL_SECONDS * 1e9:
-            history.write("stall", before, now)
-        before = now
 
 
 def wrong_clocks(folder):
@@ -129,29 +118,29 @@ def chosen_kinds(asked):
 def run(asked, folder, kinds, seed):
     rng, terms = random.Random(seed), Terms(nodes=asked.nodes, hold=asked.hold, hand=HAND)
     seconds = asked.minutes * 60
-    history, over = Writer(os.path.join(folder, "history")), threading.Event()
+    history = Writer(os.path.join(folder, "history"))
+    # The last way to each node is the witness's.
+    ways = len(WORKERS) + 1
     with Stage(terms.nodes + 2, clocks=True, declare=False) as stage, \
-            Proxy(seed, len(WORKERS) * [stage.port(number) for number in range(1, terms.nodes + 1)]) as proxy:
+            Proxy(seed, ways * [stage.port(number) for number in range(1, terms.nodes + 1)]) as proxy:
         world = World(stage, proxy, WORKERS, history, terms, rng)
         stage.declare(world.numbers, max_ttl=terms.max_ttl)
         end = time.monotonic_ns() + int(seconds * 1e9)
         crew = world.crew = Crew(folder, world.urls, history, terms, end, honour=not asked.ignore_fences,
                                  own=wrong_clocks(folder) | OWN)
-        watcher = threading.Thread(target=watch, args=(history, over))
-        watcher.start()
         try:
             history.write("note", "begin", time.monotonic_ns())
+            history.write("note", "nodes", terms.nodes)
             history.write("note", "wait-ms", terms.wait)
             history.write("note", "ttl-ms", terms.ttl)
             for name in WORKERS:
                 crew.start(name)
-            play(world, Schedule(world, kinds), seconds)
+            with Witness(history, proxy.ports[-terms.nodes:]):
+                play(world, Schedule(world, kinds), seconds)
             history.write("note", "end", end)
             left = leftovers(stage, [*world.numbers, *world.spares], terms.max_ttl / 1000)
             history.write("note", "left", len(left))
         finally:
-            over.set()
-            watcher.join()
             figures = crew.close()
         history.write("note", "lost-updates", figures["lost_updates"])
         history.write("note", "stale", figures["stale"])

@@ -12,7 +12,8 @@
     begin NUMBER FAULT AT WHOM                       a fault begins; WHOM: nodes or a worker
     end NUMBER AT
     step FROM TO NODES MS FULL                       clocks were set forward; FULL: LOCK/WORKER with all votes
-    stall FROM TO                                    the machine itself gave the run no processor
+    stall FROM TO                                    a processor of the machine ran nobody
+    slow NODE FROM TO                                a node answered late to what no fault was on the way of
     note NAME VALUE                                  figures of the run
 """
 
@@ -79,7 +80,8 @@ class History:
     fails: list = field(default_factory=list)  # worker, lock, invoked, returned, wait ms, kind
     faults: dict = field(default_factory=dict)
     steps: list = field(default_factory=list)  # from, to, set of (lock, worker)
-    stalls: list = field(default_factory=list)
+    stalls: list = field(default_factory=list)  # from, to
+    slow: list = field(default_factory=list)  # node, from, to
     notes: dict = field(default_factory=dict)
     wants: list = field(default_factory=list)  # worker, locks, invoked
     keeps: list = field(default_factory=list)  # worker, lock, from, until
@@ -135,12 +137,15 @@ class History:
     def stall(self, begin, end):
         self.stalls.append((int(begin), int(end)))
 
+    def node_slow(self, node, begin, end):
+        self.slow.append((int(node), int(begin), int(end)))
+
     def note(self, name, value):
         self.notes[name] = float(value)
 
 
 KINDS = {kind: kind for kind in ("take", "share", "give", "fail", "want", "keep", "hand", "dead", "begin", "end", "step", "stall", "note")}
-KINDS["adopted"] = "adopted_by"
+KINDS |= {"adopted": "adopted_by", "slow": "node_slow"}
 
 
 def read(path):

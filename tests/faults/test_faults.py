@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -22,6 +23,8 @@ from history import NEVER, Writer, read  # noqa: E402
 from kinds import KINDS, NETWORK, SERVER, WORKER  # noqa: E402
 from protected import Resource  # noqa: E402
 from schedule import CALM_SECONDS, Schedule, World  # noqa: E402
+from stage import Stage  # noqa: E402
+from witness import EVERY_SECONDS, LATE_SECONDS, Witness  # noqa: E402
 
 BAD = os.path.join(HERE, "bad.history")
 NO_FLOORS = check.Floors(0, 0, 0, calm_seconds=0)
@@ -176,6 +179,25 @@ class Judges(Case):
         self.assertEqual(self.stood("fail x a 10 100 1500 Timeout\nstall 30 80\n"), [("a", 20), ("a", 20)])
         # Nor where nodes do not answer in time, as a worker was told.
         self.assertEqual(self.stood(waits + "fail y b 50 60 0 QuorumUnavailableError\n"), [("a", 40), ("a", 100000000000 - 60 - after)])
+
+    def test_nobody_stands_still_while_a_quorum_answers_the_witness_late(self):
+        waits = "note nodes 3\nfail x a 10 100 1500 Timeout\n"
+        self.assertEqual(self.stood(waits + "slow 1 20 40\nslow 2 30 60\n"), [("a", 20), ("a", 60)])
+        # Of one of three a lock has no need.
+        self.assertEqual(self.stood(waits + "slow 1 20 40\nslow 1 40 60\n"), [("a", 90)])
+
+    def test_the_witness_tells_of_servers_that_answer_late(self):
+        path = self.history("")
+        with Stage(1) as stage, Witness(Writer(path), [stage.port(1)]):
+            stage.stop(1)
+            stopped = time.monotonic_ns()
+            time.sleep(4 * LATE_SECONDS)
+            stage.cont(1)
+            until = time.monotonic() + 10
+            while not any(end > stopped for _, _, end in read(path).slow) and time.monotonic() < until:
+                time.sleep(EVERY_SECONDS)
+        # It was stopped before it was asked last, or behind that.
+        self.assertIn(1, [node for node, begin, end in read(path).slow if end - stopped > 3 * LATE_SECONDS * 1e9])
 
     def test_a_run_without_a_calm_moment_shows_nothing(self):
         text = "note begin 0\nbegin 1 hang 50 2\nend 1 60\nstall 3000000000 3000000010\nnote end 4000000000\n"

@@ -481,7 +481,10 @@ impl Stage {
         let says = || format!("a user has {} with the fence {fence}", NAMES[name]);
         self.world.inner().says(says);
         let won = self.world.inner().time;
-        self.judge_kept(name, fence, won);
+        // A client that was forced out passes the lock on until it learns of it.
+        if !self.is_forced(&lease) {
+            self.judge_kept(name, fence, won);
+        }
         let held = Arc::new(Held {
             name,
             shared,

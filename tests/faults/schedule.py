@@ -71,13 +71,14 @@ class Episode:
     def __init__(self, world, kind, whom, seconds):
         Episode.count += 1
         self.number, self.kind, self.whom, self._world = Episode.count, kind, whom, world
-        self._seconds, self._begun = seconds, False
+        self._seconds, self._begun, self._since = seconds, False, None
         self._steps = kind.run(world, whom, seconds)
         self.due = 0.0
 
     def advance(self):
         """Goes on to its next wait; returns whether it is over."""
-        at = time.monotonic_ns()
+        # What comes before the fault is a part of it, and takes time: all workers are stopped before a set changes.
+        self._since = self._since or time.monotonic_ns()
         try:
             wait = next(self._steps)
         except StopIteration:
@@ -86,7 +87,7 @@ class Episode:
             return True
         if wait is None:
             whom = ",".join(map(str, self.whom)) if isinstance(self.whom, list) else self.whom
-            self._world.history.write("begin", self.number, self.kind.name, at, whom)
+            self._world.history.write("begin", self.number, self.kind.name, self._since, whom)
             self._begun, wait = True, self._seconds
         self.due = time.monotonic() + wait
         return False

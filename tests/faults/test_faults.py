@@ -22,7 +22,7 @@ from faults import chosen_kinds, in_line  # noqa: E402
 from history import NEVER, Writer, read  # noqa: E402
 from kinds import KINDS, NETWORK, SERVER, WORKER  # noqa: E402
 from protected import Resource  # noqa: E402
-from schedule import CALM_SECONDS, Schedule, World  # noqa: E402
+from schedule import CALM_SECONDS, Episode, Schedule, World  # noqa: E402
 from stage import Stage  # noqa: E402
 from witness import EVERY_SECONDS, LATE_SECONDS, Witness  # noqa: E402
 
@@ -337,6 +337,27 @@ class Plan(Case):
         first, second, *_ = self.calms(1)
         self.assertEqual(first, 0)
         self.assertGreater(second, 20)
+
+    def test_what_comes_before_a_fault_is_a_part_of_it(self):
+        class Kind:
+            name = "late"
+
+            @staticmethod
+            def run(*_):
+                yield 3.0
+                yield None
+
+        class Told:
+            lines = []
+            write = staticmethod(lambda *words: Told.lines.append(words))
+
+        world = World(None, None, ["rust-1"], Told, Terms(), random.Random(1))
+        now = [7]
+        with unittest.mock.patch("schedule.time.monotonic_ns", lambda: now[0]):
+            episode = Episode(world, Kind, "rust-1", 1.0)
+            for now[0] in (7, 8, 9):
+                episode.advance()
+        self.assertEqual(Told.lines, [("begin", episode.number, "late", 7, "rust-1"), ("end", episode.number, 9)])
 
     def test_kinds_that_rest_on_the_guard_can_be_left_out(self):
         class Asked:

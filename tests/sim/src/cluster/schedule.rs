@@ -92,6 +92,8 @@ pub(super) struct Stage {
     kept: Mutex<Vec<Kept>>,
     /// How many are taking each lock away.
     forces: [AtomicU64; NAMES.len()],
+    /// How often each was taken away.
+    taken: [AtomicU64; NAMES.len()],
     /// The tokens that were to be taken away: their holders, and those in their clients to whom
     /// they are passed on, have yet to learn of that.
     forced: Mutex<BTreeSet<String>>,
@@ -122,6 +124,7 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
         held: Mutex::default(),
         kept: Mutex::default(),
         forces: Default::default(),
+        taken: Default::default(),
         forced: Mutex::default(),
         fences: Mutex::default(),
         clients: Mutex::default(),
@@ -419,6 +422,7 @@ impl Stage {
                 false => Duration::from_nanos(random.below(2 * ttl)),
             };
             let begun = self.world.inner().time;
+            let taken = self.taken[name].load(Ordering::Relaxed);
             let asked = client.lock(NAMES[name]).shared(shared).wait(wait);
             let aside = random.aside();
             let keep = match aside.chance(12) && !shared {
@@ -441,7 +445,7 @@ impl Stage {
                 self.world.violated(what);
             }
             let Ok(lease) = outcome else { continue };
-            self.hold(name, (shared, keep), lease).await;
+            self.hold(name, (shared, keep), taken, lease).await;
             if random.aside().chance(2) && number > 0 {
                 self.counts.closes.fetch_add(1, Ordering::Relaxed);
                 self.world
@@ -453,12 +457,16 @@ impl Stage {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn hold(&self, name: usize, (shared, keep): (bool, Duration), lease: Lease) {
+    /// `taken`: how often the lock had been taken away when it was asked for.
+    async fn hold(&self, name: usize, (shared, keep): (bool, Duration), taken: u64, lease: Lease) {
         let (random, clock) = (&self.random, self.world.clock());
         let ttl = self.plan.ttl.as_nanos() as u64;
         self.holds.fetch_add(1, Ordering::Relaxed);
         let fence = lease.fence().unwrap_or(0);
-        if self.forces[name].load(Ordering::Relaxed) > 0 {
+        // It may have been won before it was taken away, and told behind that.
+        if self.forces[name].load(Ordering::Relaxed) > 0
+            || self.taken[name].load(Ordering::Relaxed) != taken
+        {
             lock(&self.forced).insert(lease.token().into());
         }
         {
@@ -564,6 +572,7 @@ impl Stage {
         if done.is_ok() {
             self.forces[name].fetch_sub(1, Ordering::Relaxed);
         }
+        self.taken[name].fetch_add(1, Ordering::Relaxed);
         self.counts.forces.fetch_add(1, Ordering::Relaxed);
         let says = || format!("somebody takes {} away: {:?}", NAMES[name], done.is_ok());
         self.world.inner().says(says);
@@ -576,6 +585,7 @@ impl Stage {
         let most = self.plan.ttl.as_nanos() as u64 * 5 / 4;
         let pause = Duration::from_nanos(random.below(most));
         clock.sleep_until(clock.now() + pause).await;
+        let taken = self.taken[name].load(Ordering::Relaxed);
         let clients = lock(&self.clients).clone();
         let (one, other) = (random.pick(&clients), random.pick(&clients));
         let both = futures_util::future::join(one.adopt(text), other.adopt(text));
@@ -587,7 +597,7 @@ impl Stage {
         let adopted = !leases.is_empty();
         for lease in leases {
             self.counts.adoptions.fetch_add(1, Ordering::Relaxed);
-            Box::pin(self.hold(name, (false, Duration::ZERO), lease)).await;
+            Box::pin(self.hold(name, (false, Duration::ZERO), taken, lease)).await;
         }
         // Once more, late.
         let again = one.adopt(text).await.is_ok();

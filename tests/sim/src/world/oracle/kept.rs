@@ -88,7 +88,8 @@ impl Inner {
         // Of the token's leases the last one counts.
         let over = |kept: &Kept| kept.until < time || kept.token == token;
         self.oracle.kept.retain(|kept| !over(kept));
-        if !keep.is_zero() {
+        // It may be told of behind its being taken away.
+        if !keep.is_zero() && !self.is_forced(&token) {
             self.oracle.kept.push(Kept {
                 place,
                 token,

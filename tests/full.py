@@ -99,6 +99,12 @@ def fuzz_of_the_c_abi():
     report("C ABI fuzzed for 5 minutes, all under AddressSanitizer", done.returncode == 0, " ".join(done.stdout.split())[-300:])
 
 
+def valgrind():
+    done = subprocess.run([sys.executable, ROOT / "tests" / "c" / "run.py", "--part", "valgrind"], capture_output=True, text=True)
+    (OUT / "valgrind.txt").write_text(done.stdout)
+    report("C and C++ in valgrind", done.returncode == 0, " ".join(done.stdout.split())[-300:])
+
+
 def fuzz():
     words = ["--seconds", str(FUZZ_SECONDS)]
     done = subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "fuzz.py", *words], capture_output=True, text=True)
@@ -242,6 +248,7 @@ def main():
     other_systems()
     fuzz()
     fuzz_of_the_c_abi()
+    valgrind()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tests the C and C++ bindings: tests/c/run.py [--part plain|watched|drawn] [--instrumented] [--fuzz SECONDS] [CHECK...]
+"""Tests the C and C++ bindings: tests/c/run.py [--part plain|watched|valgrind|drawn] [--instrumented] [--fuzz SECONDS] [CHECK...]
 or tests/c/run.py --build [PROGRAM...]
 
 Has the library built (ffi-c/build.sh), compiles the programs of the tests into target/c/bin, runs the checks, all or those
-whose names begin so, and ends with `N passed, M failed`. The part `watched` is what runs under sanitizers and valgrind, and
-takes most of the time; `drawn` is programs that are drawn. With --build it only compiles the programs, all or those whose
+whose names begin so, and ends with `N passed, M failed`. The part `watched` is what runs under sanitizers; `valgrind` takes longest, and
+belongs to `make full`; `drawn` is programs that are drawn. With --build it only compiles the programs, all or those whose
 names begin so, against the library that stands in target/c/prefix. What is built goes to
 $CARGO_TARGET_DIR, or target; `--fuzz` is how long the calls are fuzzed (3 s).
 """
@@ -49,7 +49,9 @@ PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scena
 GLIBC = (2, 34)
 CHECKS = {}
 # What of it a checker of memory watches, and what is drawn; all else is plain.
-PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs", "handles", "secrets")}
+# In `valgrind` the same again, with what it alone sees: memory of the library that is read before it is written.
+PARTS = {"valgrind": ("valgrind", "scenarios-valgrind", "handles-in-valgrind"),
+         "watched": ("sanitizers", "scenarios", "fuzz", "instrumented"), "drawn": ("programs", "handles", "secrets")}
 # How many programs are drawn, and on real servers, which take longer; and those of handles, which are watched.
 DRAWN, DRAWN_ON_SERVERS = 20_000, 1_000
 HANDLES, HANDLES_IN_VALGRIND = 1_000, 100

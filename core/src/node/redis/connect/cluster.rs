@@ -507,9 +507,19 @@ async fn set_stamps(
     };
     let commands: Vec<_> = slots.iter().map(set).collect();
     for reply in exchange(wire, &commands).await? {
-        match &reply {
-            Resp::ServerError(error) if redirect(error).is_some() => {}
-            _ => drop(permitted(gate, "set", reply)?),
+        let sent = match &reply {
+            Resp::ServerError(error) => redirect(error),
+            _ => None,
+        };
+        match sent {
+            None => drop(permitted(gate, "set", reply)?),
+            Some(Redirect::Moved { .. } | Redirect::Ask { .. }) => {}
+            // The others may move away before the next connection, and no stamp would be left.
+            Some(_) => mutant!(
+                "unstamped-while-down",
+                elsewhere(Some(reply)).map(drop)?,
+                ()
+            ),
         }
     }
     Ok(())

@@ -204,8 +204,78 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
     report
 }
 
+/// How an error of a server begins that gives no vote to any lock, whatever it is asked; the finding, and what to
+/// do.
+const REFUSALS: [(&str, &str, &str); 10] = [
+    (
+        "OOM",
+        "QD30",
+        "give it more memory (CONFIG SET maxmemory), or fewer keys: docs/operations/sizes.md says how \
+         many bytes a name takes, and for how long",
+    ),
+    (
+        "MISCONF",
+        "QD31",
+        "make room on its disk and look into its log; locks need no snapshots: CONFIG SET save \"\" \
+         ends them",
+    ),
+    (
+        "NOREPLICAS",
+        "QD32",
+        "bring its replicas back, or lower its min-replicas-to-write",
+    ),
+    (
+        "BUSY",
+        "QD33",
+        "SCRIPT KILL ends the script that another program has started there; give the locks a server \
+         of their own",
+    ),
+    (
+        "ERR max number of clients",
+        "QD34",
+        "CLIENT LIST says who has the connections; CONFIG SET maxclients takes more, and so does the \
+         limit of open files of its process",
+    ),
+    (
+        "DENIED",
+        "QD35",
+        "its protected mode takes clients of its own machine alone: give it a user with a password, \
+         and turn that off (docs/how-to/deploy.md)",
+    ),
+    (
+        "LOADING",
+        "QD36",
+        "wait: it is reading its data; a server that is for locks alone needs none",
+    ),
+    (
+        "MASTERDOWN",
+        "QD36",
+        "wait: it is a replica that has no link to its master, or look at that link",
+    ),
+    ("READONLY", "QD06", "list the master in its place"),
+    (
+        "CLUSTERDOWN",
+        "QD37",
+        "look at CLUSTER INFO and at the primaries that have failed: a part of the hash slots is served \
+         by none",
+    ),
+];
+
+/// The finding of an error of the server's, if it is one of those, also where that stands behind
+/// words of ours.
+fn refusal(text: &str) -> Option<(&'static str, &'static str)> {
+    let said = |begin: &str| text.split(": ").any(|part| part.starts_with(begin));
+    let found = REFUSALS.iter().find(|(begin, ..)| said(begin))?;
+    Some((found.1, found.2))
+}
+
 /// A look that came to its end before all was seen.
 fn of_stop(stopped: &Stopped) -> Finding {
+    if let Some(fault) = stopped.fault()
+        && let Some((id, remedy)) = refusal(&fault.text)
+    {
+        return found(Severity::Error, id, fault.text.to_string(), remedy);
+    }
     let (id, why, remedy) = match stopped {
         Stopped::Unreached(fault) if TooLong::is_told_in(&fault.text) => (
             "QD28",
@@ -240,6 +310,11 @@ fn of_stop(stopped: &Stopped) -> Finding {
             "QD03",
             &*fault.text,
             "give its user the permissions of docs/PROTOCOL.md, \"Permissions\"",
+        ),
+        Stopped::NoVote(fault) => (
+            "QD38",
+            &*fault.text,
+            "look into the server's log; it answers, and refuses what every lock does",
         ),
         Stopped::Several(fault) => (
             "QD25",
@@ -445,4 +520,36 @@ fn round_trip(measured: &[Duration]) -> Option<(Duration, Duration)> {
     sorted.sort_unstable();
     let middle = *sorted.get((sorted.len().max(1) - 1) / 2)?;
     Some((sorted[0], middle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::redis::server_error::fault_of;
+
+    /// Each error that a server can give to a vote is found as what it is, in its own words.
+    #[test]
+    fn each_refusal_of_a_vote_has_its_finding() {
+        let errors = include_str!("../node/redis/errors.txt");
+        let mut ids = std::collections::BTreeSet::new();
+        for line in errors
+            .lines()
+            .filter_map(|line| line.strip_prefix("node -"))
+        {
+            let (code, detail) = line.split_once(' ').unwrap();
+            let fault = fault_of(code, Some(detail));
+            let named = fault
+                .clone()
+                .told_as(format!("the server a:1: {}", fault.text));
+            let found = [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault)));
+            assert_eq!(found[0].id, found[1].id, "{line}");
+            let own = REFUSALS.iter().find(|(begin, ..)| line.contains(begin));
+            // Elsewhere the words of others say that it may be one of these.
+            let expected = own.map_or("QD38", |(_, id, _)| *id);
+            assert_eq!(found[0].id, expected, "{line}");
+            ids.insert(found[0].id);
+        }
+        let all = REFUSALS.iter().map(|(_, id, _)| *id).chain(["QD38"]);
+        assert_eq!(ids, all.filter(|id| *id != "QD37").collect());
+    }
 }

@@ -191,6 +191,114 @@ fn servers_that_cannot_be_nodes() {
     sole(&probe(of(&clustered.nodes)), 0, "QD05");
 }
 
+/// A server that says this to a client and closes the connection.
+fn closing(words: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.write_all(words.as_bytes());
+        }
+    });
+    url
+}
+
+/// A server that answers well and gives no vote is found by what a lock does there, in its own
+/// words, and its node is not counted.
+#[test]
+fn servers_that_give_no_vote_say_why() {
+    let stage = Stage::new(3);
+    let client = of(&stage.nodes).build().unwrap();
+    let _held = blocking::wait(client.lock("a").acquire()).unwrap();
+    // A connection from before: a server that is full takes no other.
+    let mut operator = TcpStream::connect(stage.nodes[0].trim_start_matches("redis://")).unwrap();
+    let mut tell = |words: &str| {
+        operator
+            .write_all(format!("{words}\r\n").as_bytes())
+            .unwrap();
+        let mut said = [0; 5];
+        operator.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"+OK\r\n", "{words}");
+    };
+    for (begin, id, word, end) in [
+        (
+            "CONFIG SET maxmemory 1",
+            "QD30",
+            "OOM command not allowed",
+            "CONFIG SET maxmemory 0",
+        ),
+        (
+            "CONFIG SET min-replicas-to-write 1",
+            "QD32",
+            "NOREPLICAS Not enough good replicas",
+            "CONFIG SET min-replicas-to-write 0",
+        ),
+        (
+            "CONFIG SET maxclients 1",
+            "QD34",
+            "max number of clients",
+            "CONFIG SET maxclients 10000",
+        ),
+    ] {
+        tell(begin);
+        let probe = probe(of(&stage.nodes));
+        let found = sole(&probe, 0, id);
+        assert!(found.what.contains(word), "{found:?}");
+        assert_eq!(found.severity, Severity::Error);
+        assert_eq!((probe.votes, probe.health), (2, Health::WorksBut));
+        tell(end);
+    }
+    let well = probe(of(&stage.nodes));
+    assert_eq!((well.votes, well.health), (3, Health::Works), "{well:?}");
+    for (words, id, word) in [
+        (
+            "-DENIED Redis is running in protected mode because protected mode is enabled\r\n",
+            "QD35",
+            "protected mode is enabled",
+        ),
+        (
+            "-ERR max number of clients reached\r\n",
+            "QD34",
+            "max number of clients reached",
+        ),
+        (
+            "-LOADING Redis is loading the dataset in memory\r\n",
+            "QD36",
+            "LOADING Redis is loading",
+        ),
+    ] {
+        let nodes = [
+            closing(words),
+            stage.nodes[1].clone(),
+            stage.nodes[2].clone(),
+        ];
+        let probe = probe(of(&nodes));
+        let found = sole(&probe, 0, id);
+        assert!(found.what.contains(word), "{found:?}");
+        // What a lock is told.
+        let told = blocking::wait(Client::new(&nodes[..1]).unwrap().lock("a").acquire());
+        let told = told.unwrap_err();
+        assert!(told.nodes()[0].message().contains(word), "{told}");
+    }
+}
+
+/// The same of each shard of a cluster.
+#[test]
+fn a_shard_that_gives_no_vote_says_why() {
+    let stage = Stage::like(1, &["shards=3"]);
+    let builder = of(&stage.nodes).restart_guard(RestartGuard::On);
+    let client = builder.clone().build().unwrap();
+    blocking::wait(client.init_set_forced()).unwrap();
+    stage.tell("redis 1 CONFIG SET min-replicas-to-write 1");
+    let probe = probe(builder);
+    let found = sole(&probe, 0, "QD32");
+    assert!(
+        found.what.contains("of the cluster: NOREPLICAS"),
+        "{found:?}"
+    );
+    assert_eq!(probe.health, Health::Cannot);
+}
+
 /// A policy that is set while clients are connected is seen by what looks anew: a probe, also by
 /// one of these clients, each connection that is made from then on, and one in use after a while.
 #[test]

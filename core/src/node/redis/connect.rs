@@ -15,6 +15,7 @@ mod replicas;
 mod scan;
 mod talk;
 mod target;
+mod trial;
 mod watch;
 
 use std::time::Duration;

@@ -21,6 +21,7 @@ use super::greet::{Greeted, greet};
 use super::prepare::{namespace, permitted};
 use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, refused, within};
 use super::target::{How, Target};
+use super::trial::{Tried, trial};
 use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{Gate, Look, Newness, Record};
@@ -31,7 +32,7 @@ use crate::node::redis::outbox::Item;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
 use crate::node::redis::router::Router;
-use crate::node::redis::script::{mark, millis};
+use crate::node::redis::script::{Guard, mark, millis};
 use crate::node::redis::server_error::{Redirect, redirect, unknown};
 use crate::node::redis::wire::Wire;
 use crate::node::{Fault, FaultKind};
@@ -303,20 +304,45 @@ async fn shards_of(target: &Target) -> Result<(Vec<Target>, Arc<dyn Router>), Fa
     Ok((primaries.into_iter().map(shard).collect(), routes))
 }
 
+/// A primary of a cluster that is looked at.
+pub(super) struct Shard {
+    target: Target,
+    pub(super) greeted: Greeted,
+}
+
+impl Shard {
+    /// Votes there as a lock does. A shard without hash slots has no locks.
+    pub(super) async fn vote(&mut self) -> Result<Tried, Fault> {
+        let (target, wire) = (&self.target, &mut self.greeted.wire);
+        let gate = &target.gate;
+        let tried = async {
+            let Some(slot) = slots_of(target, wire).await?.own.pop() else {
+                return Ok(Tried::Votes);
+            };
+            let guard = Guard::shard_of(gate.quarantine_key.clone());
+            let guard = gate.expected().guard.then_some(&guard);
+            trial(target, wire, guard, Some(slot)).await
+        };
+        let tried = within(&gate.clock, patience(target), tried).await;
+        tried.map_err(|fault| of_server(&target.address.endpoint, fault))
+    }
+}
+
 /// Connections to all primaries of a cluster, for a look at them that changes nothing, and the
 /// record of the cluster. Each of them has its time: one that hangs is a fault.
-pub(super) async fn see(target: &Target) -> Result<(Vec<Greeted>, Option<String>), Fault> {
-    let (shards, routes) = shards_of(target).await?;
+pub(super) async fn see(target: &Target) -> Result<(Vec<Shard>, Option<String>), Fault> {
+    let (targets, routes) = shards_of(target).await?;
     let (clock, most) = (&target.gate.clock, patience(target));
-    let mut greeted = Vec::new();
-    for shard in shards {
+    let mut shards = Vec::new();
+    for target in targets {
         let how = How::default();
-        let at = &shard.address.endpoint;
-        let met = within(clock, most, greet(&shard, &how)).await;
-        greeted.push(met.map_err(|fault| of_server(at, fault))?);
+        let at = &target.address.endpoint;
+        let met = within(clock, most, greet(&target, &how)).await;
+        let greeted = met.map_err(|fault| of_server(at, announced(at, fault)))?;
+        shards.push(Shard { target, greeted });
     }
     let (_, record, _) = within(clock, most, record_of(target, &*routes)).await?;
-    Ok((greeted, record))
+    Ok((shards, record))
 }
 
 /// Finds out which hash slots the shard serves, and gives it a stamp, if restarts are guarded.

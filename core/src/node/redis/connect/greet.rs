@@ -189,7 +189,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
 }
 
 /// The fault of a server that sentinels have named, which says so.
-fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
+pub(super) fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
     match address.fails_over() {
         true => {
             let text = format!("the sentinels name {}: {}", shown(endpoint), fault.text);

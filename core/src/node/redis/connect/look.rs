@@ -13,7 +13,7 @@ use super::alike::Others;
 use super::cluster;
 use super::degraded::is_runless;
 use super::greet::{
-    commandstats, counts_too, fault_of, greeting, own_address, quarantine_left, stranger,
+    commandstats, counts_too, fault_of, greeting, named, own_address, quarantine_left, stranger,
     take_info, unanswered,
 };
 use super::locate::{disagreement, locate};
@@ -21,11 +21,13 @@ use super::nested::nested;
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
+use super::trial::{Tried, trial};
 use crate::node::address::Endpoint;
 use crate::node::admission::{Info, Newness, Record, Server, Stranger, Unfit};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
+use crate::node::redis::script::Guard;
 use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
 use crate::node::time::NodeTime;
@@ -47,6 +49,8 @@ pub(crate) enum Stopped {
     Refused(Fault),
     /// Something else is not permitted, or not to be had.
     Lacks(Fault),
+    /// It answers, and gives no vote.
+    NoVote(Fault),
     /// Its clock is beyond the last at which it may vote.
     Clock(Fault),
     /// Its name leads to several servers.
@@ -57,16 +61,32 @@ pub(crate) enum Stopped {
 
 impl Stopped {
     /// What came in the way, where that has a text of the server's.
-    fn fault(&mut self) -> Option<&mut Fault> {
+    pub(crate) fn fault(&self) -> Option<&Fault> {
         match self {
             Stopped::Unreached(fault)
             | Stopped::Tls(fault)
             | Stopped::Unnamed(fault)
             | Stopped::Refused(fault)
             | Stopped::Lacks(fault)
+            | Stopped::NoVote(fault)
             | Stopped::Clock(fault)
             | Stopped::Several(fault) => Some(fault),
             Stopped::Unfit(..) => None,
+        }
+    }
+
+    /// The same in other words.
+    fn told(self, say: impl Fn(Fault) -> Fault) -> Stopped {
+        match self {
+            Stopped::Unreached(fault) => Stopped::Unreached(say(fault)),
+            Stopped::Tls(fault) => Stopped::Tls(say(fault)),
+            Stopped::Unnamed(fault) => Stopped::Unnamed(say(fault)),
+            Stopped::Refused(fault) => Stopped::Refused(say(fault)),
+            Stopped::Lacks(fault) => Stopped::Lacks(say(fault)),
+            Stopped::NoVote(fault) => Stopped::NoVote(say(fault)),
+            Stopped::Clock(fault) => Stopped::Clock(say(fault)),
+            Stopped::Several(fault) => Stopped::Several(say(fault)),
+            unfit @ Stopped::Unfit(..) => unfit,
         }
     }
 }
@@ -98,10 +118,27 @@ pub(crate) struct Looked {
     pub(crate) delete: Option<Delete>,
     /// Messages to waiters get through; `None`: that was not tried.
     pub(crate) heard: Option<bool>,
+    /// Where the server is that sentinels have named.
+    named: Option<Endpoint>,
     /// All that decides on its vote was seen.
     seen: bool,
     /// Namespaces with sets of their own that begin this client's, or are begun by it.
     pub(crate) nested: BTreeSet<Vec<u8>>,
+}
+
+impl Looked {
+    /// Notes what came of a trial vote.
+    fn vote(&mut self, tried: Result<Tried, Fault>) -> Result<(), Stopped> {
+        match tried {
+            Ok(Tried::Votes) => Ok(()),
+            Ok(Tried::Quarantined(left)) => {
+                self.quarantine = self.quarantine.max(left);
+                Ok(())
+            }
+            Err(fault) if fault.kind == FaultKind::Misconfigured => Err(refused_or_lacks(fault)),
+            Err(fault) => Err(Stopped::NoVote(fault)),
+        }
+    }
 }
 
 /// Looks at a node for at most this long. What was seen until then is told.
@@ -125,11 +162,15 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
         .await
     };
     // The look for other namespaces comes behind that, and does not stop the report.
-    let mut stopped = stopped.err().filter(|_| !looked.seen);
-    if let Some(fault) = stopped.as_mut().and_then(Stopped::fault) {
-        *fault = target.address.quiet(fault.clone());
-    }
-    looked.stopped = stopped;
+    let stopped = stopped.err().filter(|_| !looked.seen);
+    let say = |fault| {
+        let told = match &looked.named {
+            Some(endpoint) => named(&target.address, endpoint, fault),
+            None => fault,
+        };
+        target.address.quiet(told)
+    };
+    looked.stopped = stopped.map(|stopped| stopped.told(say));
     looked
 }
 
@@ -147,6 +188,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         _ => Stopped::Unreached(fault),
     })?;
     looked.masters = disagreement(target, by, &endpoint).await;
+    looked.named = Some(endpoint.clone());
     let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
@@ -221,7 +263,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     }
     alike.map_err(Stopped::Several)?;
     let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
-    match record.as_deref().map(Record::parse) {
+    match record.as_deref().map(|text| (text, Record::parse(text))) {
         // Nothing but harmless commands, or it would not be new any more.
         None => {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").take();
@@ -231,8 +273,9 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
             return Ok(());
         }
-        Some(Some(record)) if ours(&record) => {
-            if !record.is_pledge() {
+        Some((text, Some(record))) if ours(&record) => {
+            let founded = !record.is_pledge();
+            if founded {
                 let left = quarantine_left(gate, &mut wire).await;
                 looked.quarantine = left.map_err(refused_or_lacks)?;
             }
@@ -240,6 +283,16 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
             let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
+            let guard = gate.expected().guard.then(|| Guard {
+                record: text.into(),
+                record_key: gate.record_key.clone(),
+                quarantine_key: gate.quarantine_key.clone(),
+                shard: false,
+            });
+            if founded {
+                let tried = trial(target, &mut wire, guard.as_ref(), None).await;
+                looked.vote(tried)?;
+            }
         }
         // What another set may do there is not ours to try.
         Some(_) => return Ok(()),
@@ -258,18 +311,31 @@ async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped
             _ => Stopped::Unreached(fault),
         });
     let (mut shards, record) = seen?;
-    looked.record = Some(record);
+    looked.record = Some(record.clone());
     if let Some(shard) = shards.first_mut() {
-        looked.run = shard.look.run.clone();
-        looked.placeless = shard.server == 0;
+        looked.run = shard.greeted.look.run.clone();
+        looked.placeless = shard.greeted.server == 0;
         for _ in 0..ROUND_TRIPS {
-            time_of(target, &mut shard.wire, looked).await?;
+            time_of(target, &mut shard.greeted.wire, looked).await?;
         }
     }
-    let has_record = matches!(looked.record, Some(Some(_)));
+    let is_founded = |record: Record| {
+        let ours = record.differences(target.gate.expected(), None).is_empty();
+        ours && !record.is_pledge()
+    };
+    if record
+        .as_deref()
+        .and_then(Record::parse)
+        .is_some_and(is_founded)
+    {
+        for shard in &mut shards {
+            let tried = shard.vote().await;
+            looked.vote(tried)?;
+        }
+    }
     looked.seen = true;
-    for shard in shards.iter_mut().filter(|_| has_record) {
-        nested(target, &mut shard.wire, &mut looked.nested).await;
+    for shard in shards.iter_mut().filter(|_| record.is_some()) {
+        nested(target, &mut shard.greeted.wire, &mut looked.nested).await;
     }
     Ok(())
 }

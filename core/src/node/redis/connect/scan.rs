@@ -39,7 +39,10 @@ pub(crate) async fn scan(
     let clock = &target.gate.clock;
     let end = clock.now() + LONGEST;
     let shards = match &target.address.endpoint {
-        Endpoint::Cluster(_) => within(clock, LONGEST, cluster::see(target)).await?.0,
+        Endpoint::Cluster(_) => {
+            let (shards, _) = within(clock, LONGEST, cluster::see(target)).await?;
+            shards.into_iter().map(|shard| shard.greeted).collect()
+        }
         _ => {
             let (gate, how) = (&target.gate, How::default());
             let most = gate.node_timeout * STEPS;

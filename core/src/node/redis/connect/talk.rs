@@ -39,8 +39,12 @@ pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
 
 /// Sends commands at once and takes their replies.
 pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {
-    send(wire, commands).await?;
-    receive(wire, commands.len()).await
+    let sent = send(wire, commands).await;
+    // A server that takes no client says why, and closes the connection before it has read a word.
+    match receive(wire, commands.len()).await {
+        Err(said) if said.kind != FaultKind::Unreachable => Err(said),
+        received => sent.and(received),
+    }
 }
 
 /// The same of commands whose replies may be so long.
@@ -65,12 +69,16 @@ pub(super) async fn send(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<(),
         .map_err(|e| broken(&e))
 }
 
-/// Takes this many replies. Nothing is subscribed yet, so a push is nothing to us.
+/// Takes this many replies. Nothing is subscribed yet, so a push is nothing to us. Of a connection
+/// that ends before the last of them, the fault is the error with which the server began.
 pub(super) async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>, Fault> {
     let mut received = Vec::with_capacity(replies);
     while received.len() < replies {
-        if let Incoming::Reply(reply) = next(wire).await? {
-            received.push(reply);
+        match (next(wire).await, received.first()) {
+            (Ok(Incoming::Reply(reply)), _) => received.push(reply),
+            (Ok(Incoming::Push(_)), _) => {}
+            (Err(_), Some(Resp::ServerError(error))) => return Err(replies::fault(error)),
+            (Err(fault), _) => return Err(fault),
         }
     }
     Ok(received)

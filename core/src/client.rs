@@ -18,7 +18,7 @@ use std::time::Duration;
 use shared::Shared;
 
 use crate::election::Election;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::export::Exported;
 use crate::force::Forced;
 use crate::inspect::Inspection;
@@ -26,7 +26,7 @@ use crate::lease::Lease;
 use crate::lock::Lock;
 use crate::locks::Locks;
 use crate::metrics::Metrics;
-use crate::report::Probe;
+use crate::report::{Probe, Readiness};
 use crate::stats::Stats;
 
 pub use builder::ClientBuilder;
@@ -205,13 +205,26 @@ impl Client {
         list::list(&inner, names, most).await
     }
 
+    /// For the command: what [`list`](Client::list) would give where fewer nodes than a quorum are read, and why
+    /// it fails there.
+    #[doc(hidden)]
+    pub async fn list_partly(
+        &self,
+        names: Option<&str>,
+        most: usize,
+    ) -> Result<(Listing, Option<ErrorKind>), Error> {
+        let inner = self.shared.running()?.clone();
+        inner.check()?;
+        list::list_partly(&inner, names, most).await
+    }
+
     /// Checks the state of the set: which nodes answer, which would vote, and what
     /// needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
     /// people; `docs/PROBE.md` lists what may be found.
     ///
     /// Over a connection of its own to each node it asks what a client asks when it connects,
-    /// and for the time. Nothing is admitted, founded or locked by it, and a server that is
-    /// new is still new afterwards. It takes at most `connect_timeout` and
+    /// and for the time; and where the node is of this set, for a vote for a lock that no client has, which it gives
+    /// back. Nothing is admitted or founded by it, and a server that is new is still new afterwards. It takes at most `connect_timeout` and
     /// eight times `node_timeout`.
     ///
     /// # Errors
@@ -226,6 +239,26 @@ impl Client {
         let inner = self.shared.running()?.clone();
         inner.check()?;
         probe::probe(&inner).await
+    }
+
+    /// Checks one node of the set, of this URL without a password, or of the name by which errors have it: whether it
+    /// votes, for what starts and stops servers. `quorlock doctor --node` is that.
+    ///
+    /// It asks what [`probe`](Client::probe) asks, of this node in at most `connect_timeout` and eight times
+    /// `node_timeout`, and of the others only as long as that takes and `node_timeout` more.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the URL is none, holds a password, or is of no node of the client; `Closed`,
+    /// `Forked`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn probe_node(&self, url: &str) -> Result<Readiness, Error> {
+        let inner = self.shared.running()?.clone();
+        inner.check()?;
+        probe::probe_node(&inner, url).await
     }
 
     /// For bindings: the nodes as messages name them, never with credentials.

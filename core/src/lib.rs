@@ -130,9 +130,9 @@ pub use metrics::{Durations, Histogram, Metrics, NodeMetrics};
 #[cfg(feature = "serde")]
 pub use options::{ClientOptions, LockOptions};
 pub use owner::Owner;
-pub use permissions::permissions;
+pub use permissions::{operator_permissions, permissions};
 pub use protocol::loss::LossReason;
-pub use report::{ClockOffset, Finding, Health, NodeReport, Probe, Severity};
+pub use report::{ClockOffset, Finding, Health, NodeReport, Probe, Readiness, Severity};
 pub use runtime::dispatch::{Level, set_log_sink};
 pub use stats::Stats;
 

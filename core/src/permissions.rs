@@ -1,15 +1,17 @@
 //! What a user of a node has to be permitted: one line, which docs/PROTOCOL.md shows too.
 
 /// Commands that every client needs.
-const COMMANDS: &str = "+select +info +client|info +script|load +eval +evalsha +time +get +mget \
+const COMMANDS: &str = "+select +info +client|info +client|setname +script|load +eval +evalsha +time +get +mget \
                         +set +del +pttl +pexpire +zadd +zincrby +zrem +zcard +zrank +zscore \
                         +zrange +publish +subscribe +pubsub|numsub";
+
+/// What those who look need beside that. They see the names of all keys, and all clients.
+const OPERATOR: &str = "+scan +pubsub|channels +client|list";
 
 /// The words of `ACL SETUSER` that give a user what locks need on a node, in the namespace of
 /// these keys (`lock:` by default), and no more.
 ///
-/// Not among them, for locks need it not: `+scan`, for [`Client::list`](crate::Client::list) and
-/// for namespaces that begin each other, as a [probe](crate::Client::probe) finds them;
+/// Not among them, for locks need it not: what [operators](operator_permissions) need;
 /// `+wait`, for [`wait_replicas`](crate::ClientBuilder::wait_replicas).
 pub fn permissions(namespace: &str) -> String {
     let mut like = String::new();
@@ -21,6 +23,13 @@ pub fn permissions(namespace: &str) -> String {
         like.push(c);
     }
     format!("~{like}* resetchannels &{like}* -@all {COMMANDS}")
+}
+
+/// What a person who looks after the nodes has to be permitted beside that: `+scan`, for
+/// [`Client::list`](crate::Client::list) and for namespaces that begin each other; and what a
+/// [probe](crate::Client::probe) finds clients by that have another list of nodes, or flood a server.
+pub fn operator_permissions(namespace: &str) -> String {
+    format!("{} {OPERATOR}", permissions(namespace))
 }
 
 #[cfg(test)]

@@ -149,6 +149,22 @@ pub struct NodeReport {
     pub findings: Vec<Finding>,
 }
 
+/// Whether one node may be counted on: see [`Client::probe_node`](crate::Client::probe_node).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Readiness {
+    /// The state of the node.
+    pub node: NodeReport,
+    /// Whether a node of the list shows a record of this set.
+    pub founded: bool,
+    /// Whether the node votes. Or it could, and has no record yet: no set was founded, or the server has run for
+    /// longer than votes last, so that it has none to lose, and waits for a client that gives it a record.
+    ///
+    /// It is for what starts and stops servers, so that the next is not stopped before this one is ready. Clients
+    /// decide by themselves which nodes vote.
+    pub ready: bool,
+}
+
 /// How a node's clock stands against the one in the middle of its set's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

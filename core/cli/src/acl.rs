@@ -18,16 +18,47 @@ pub fn acl(options: &Acl) -> Result<i32, Failure> {
         }
         given::check(&format!("the {what}"), text)?;
     }
-    let mut words = quorlock::permissions(namespace);
-    if options.operator {
-        words += " +scan";
-    }
+    let mut words = match options.operator {
+        true => quorlock::operator_permissions(namespace),
+        false => quorlock::permissions(namespace),
+    };
     if options.wait_replicas {
         words += " +wait";
     }
-    line(&format!(
-        "ACL SETUSER {} on >PASSWORD {words}",
-        options.user
-    ));
+    let user = &options.user;
+    match options.file {
+        // In a file of users nothing is quoted. The user that a server has from the beginning may do everything,
+        // and has no password.
+        true => line(&format!(
+            "user default off\nuser {user} on >PASSWORD {words}"
+        )),
+        false => line(&format!(
+            "ACL SETUSER {user} on '>PASSWORD' {}",
+            quoted(&words)
+        )),
+    }
     Ok(0)
+}
+
+/// The words for a shell and for the prompt of redis-cli alike, which take each text between quotes for one word.
+fn quoted(words: &str) -> String {
+    let special =
+        |word: &str| word.contains(|c: char| !c.is_ascii_alphanumeric() && !"+-@:".contains(c));
+    let quote = |word: &str| match special(word) {
+        true => format!("'{}'", word.replace('\\', "\\\\").replace('\'', "\\'")),
+        false => word.to_owned(),
+    };
+    words.split(' ').map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        let words = "~lock:* resetchannels &lock:* -@all +get +client|info";
+        let said = "'~lock:*' resetchannels '&lock:*' -@all +get '+client|info'";
+        assert_eq!(quoted(words), said);
+    }
 }

@@ -115,14 +115,19 @@ pub struct Release {
 
 #[derive(Debug, Group)]
 #[command(after_help = "\
-Nothing is admitted, founded or changed by it; where the set is founded and votes, a lock of a name \
-that nobody has is won and given back a few times. Each finding has an id, which docs/PROBE.md explains.
+Nothing is admitted, founded or changed by it; where the set is founded, each node is asked for a vote for a lock of a name \
+that no client has, and such a lock is won and given back a few times. It takes at most --connect-timeout, \
+eight times --node-timeout, and a few seconds. Each finding has an id, which docs/PROBE.md explains.
 
-Exit code: 0 locks can be won, 1 they can but something needs to be fixed, 69 they cannot.")]
+Exit code: 0 locks can be won, 1 they can but something needs to be fixed, 69 they cannot. With --node: 0 that node votes, or no set \
+has founded it yet, 69 it does not.")]
 pub struct Doctor {
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Looks at this node of the set alone, for what starts and stops servers: its URL without a password.
+    #[arg(long, value_name = "URL", conflicts_with = "name")]
+    pub node: Option<String>,
     /// A lock to look at, too.
     #[arg(value_name = "NAME")]
     pub name: Option<OsString>,
@@ -132,8 +137,9 @@ pub struct Doctor {
 
 #[derive(Debug, Group)]
 #[command(after_help = "\
-Walks through all keys of each node, a thousand a step, which needs +scan: `quorlock acl \
---operator` has it. Locks of other libraries, with raw names, are not found.
+Walks through all keys of each node, a thousand a step and for 30 s at most, which needs +scan: `quorlock acl \
+--operator` has it. Locks of other libraries, with raw names, are not found. Where too few nodes are read it shows \
+what the others have.
 
 Exit code: 0, 69 too few nodes were read, 78 a node does not permit it.")]
 pub struct List {
@@ -155,8 +161,13 @@ pub struct List {
 A change is another verdict, holder, fence, or number of waiters. What comes and goes between two \
 looks is not seen.
 
-Exit code: 0 the lock is free (--until-free), or nobody reads any more.")]
+Each look takes at most --connect-timeout and --node-timeout.
+
+Exit code: 0 the lock is free (--until-free), or nobody reads any more, 75 it is not within --wait.")]
 pub struct Watch {
+    /// Ends after so long; without, never by itself.
+    #[arg(short, long, value_name = "T", value_parser = times::parse)]
+    pub wait: Option<Duration>,
     /// Ends as soon as the lock is free.
     #[arg(long)]
     pub until_free: bool,
@@ -197,9 +208,12 @@ pub struct Dev {
 
 #[derive(Debug, Group)]
 #[command(after_help = "\
-Put a password in the place of PASSWORD, and give the line to every node; `ACL SAVE` keeps it. No \
-node is asked for this.")]
+Put a password in the place of PASSWORD, and give the line to every node by redis-cli, at its prompt or behind \
+its options; `ACL SAVE` keeps it. No node is asked for this.")]
 pub struct Acl {
+    /// Prints lines for a server's file of users (`aclfile`), which has no user without a password.
+    #[arg(long)]
+    pub file: bool,
     /// The user.
     #[arg(long, value_name = "U", default_value = "quorlock")]
     pub user: String,
@@ -211,8 +225,8 @@ pub struct Acl {
         hide_env_values = true
     )]
     pub namespace: Option<String>,
-    /// Of a person who looks after the nodes: with what `quorlock list` needs. It may read the names
-    /// of all keys, whosever they are, so no application should have it.
+    /// Of a person who looks after the nodes: with what `quorlock list` needs and `doctor` finds more by. It sees
+    /// the names of all keys and all clients, whosever they are, so no application should have it.
     #[arg(long, alias = "list")]
     pub operator: bool,
     /// With what votes need that wait for replicas.

@@ -19,28 +19,51 @@ const CYCLES: usize = 20;
 
 pub fn doctor(options: &Doctor) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
+    if let Some(url) = &options.node {
+        return of_one(&client, url, options.json);
+    }
     let probe = blocking::wait(client.probe())?;
     // A lock would found a set that nobody has declared: that is not for a look to do.
-    let founded = probe.nodes.iter().all(|node| node.record == "expected");
+    let founded = probe.nodes.iter().all(|node| node.record != "none");
     let cycle = match founded && probe.votes >= probe.quorum {
-        true => Some(cycle(&client)?),
+        true => Some(cycle(&client)),
         false => None,
     };
-    let lock = match &options.name {
-        Some(name) => Some(blocking::wait(client.inspect(name.as_bytes()))?),
-        None => None,
-    };
+    let lock = options
+        .name
+        .as_ref()
+        .map(|name| blocking::wait(client.inspect(name.as_bytes())));
+    let lock = lock.transpose()?;
     if options.json {
-        object(&as_object(&probe, cycle, lock.as_ref()));
+        object(&as_object(&probe, &cycle, lock.as_ref()));
     } else {
-        show(&probe, cycle);
+        show(&probe, &cycle);
         lock.iter().for_each(inspect::show);
     }
-    Ok(match probe.health {
-        Health::Works => 0,
-        Health::WorksBut => exit::TO_MEND,
+    Ok(match (probe.health, cycle) {
+        // What votes alone is no lock yet: the nodes differ from one moment to the next.
+        (_, Some(Err(failure))) => failure.code,
+        (Health::Works, _) => 0,
+        (Health::WorksBut, _) => exit::TO_MEND,
         _ => exit::NO_QUORUM,
     })
+}
+
+/// The state of one node, for what starts and stops servers.
+fn of_one(client: &Client, url: &str, json: bool) -> Result<i32, Failure> {
+    let found = blocking::wait(client.probe_node(url))?;
+    if json {
+        object(&json!({
+            "ready": found.ready, "founded": found.founded, "node": of_node(&found.node),
+        }));
+    } else {
+        show_node(&found.node);
+        line(match found.ready {
+            true => "verdict: ready",
+            false => "verdict: not ready",
+        });
+    }
+    Ok(if found.ready { 0 } else { exit::NO_QUORUM })
 }
 
 /// How long it takes to win a lock that nobody wants, and to give it back: the middle of them,
@@ -59,7 +82,10 @@ fn cycle(client: &Client) -> Result<(Duration, Duration), Failure> {
     Ok((took[CYCLES / 2], took[CYCLES - 1]))
 }
 
-fn show(probe: &Probe, cycle: Option<(Duration, Duration)>) {
+/// What came of locks that were won to see how long that takes.
+type Cycle = Option<Result<(Duration, Duration), Failure>>;
+
+fn show(probe: &Probe, cycle: &Cycle) {
     line(&format!(
         "set {}, {} nodes, quorum {}, max_ttl {}, guard {}",
         probe.set_name,
@@ -68,24 +94,23 @@ fn show(probe: &Probe, cycle: Option<(Duration, Duration)>) {
         times::shown(probe.max_ttl),
         if probe.guard { "on" } else { "off" }
     ));
-    for node in &probe.nodes {
-        let mark = match node.votes {
-            true => ink(Ink::Good, "votes"),
-            false => ink(Ink::Wrong, "no vote"),
-        };
-        line(&format!("  {}  {mark}{}", node.node, plain(&facts(node))));
-        node.findings.iter().for_each(tell);
-    }
+    probe.nodes.iter().for_each(show_node);
     probe.findings.iter().for_each(tell);
-    if let Some((middle, longest)) = cycle {
-        line(&format!(
+    match cycle {
+        Some(Ok((middle, longest))) => line(&format!(
             "a lock is won and given back in {:.2} ms, at most {:.2} ms of {CYCLES}",
-            millis(middle),
-            millis(longest)
-        ));
+            millis(*middle),
+            millis(*longest)
+        )),
+        Some(Err(failure)) => line(&format!("a lock was not won: {}", plain(&failure.message))),
+        None => {}
     }
     let spare = probe.votes.checked_sub(probe.quorum);
     let (color, verdict) = match spare {
+        _ if matches!(cycle, Some(Err(_))) => (
+            Ink::Wrong,
+            "a quorum votes, and a lock was not won all the same".to_owned(),
+        ),
         None => (Ink::Wrong, "no lock can be won".to_owned()),
         Some(0) if probe.nodes.len() == 1 => (Ink::Good, "locks can be won".to_owned()),
         Some(0) => (
@@ -104,6 +129,15 @@ fn show(probe: &Probe, cycle: Option<(Duration, Duration)>) {
         probe.votes,
         probe.nodes.len()
     ));
+}
+
+fn show_node(node: &NodeReport) {
+    let mark = match node.votes {
+        true => ink(Ink::Good, "votes"),
+        false => ink(Ink::Wrong, "no vote"),
+    };
+    line(&format!("  {}  {mark}{}", node.node, plain(&facts(node))));
+    node.findings.iter().for_each(tell);
 }
 
 fn millis(time: Duration) -> f64 {
@@ -150,11 +184,12 @@ fn tell(found: &Finding) {
     line(&plain(&format!("         do: {remedy}")));
 }
 
-fn as_object(
-    probe: &Probe,
-    cycle: Option<(Duration, Duration)>,
-    lock: Option<&Inspection>,
-) -> Value {
+fn as_object(probe: &Probe, cycle: &Cycle, lock: Option<&Inspection>) -> Value {
+    let (took, failed) = match cycle {
+        Some(Ok(took)) => (Some(*took), None),
+        Some(Err(failure)) => (None, Some(&failure.message)),
+        None => (None, None),
+    };
     json!({
         "set_name": probe.set_name,
         "health": probe.health.as_str(),
@@ -162,9 +197,10 @@ fn as_object(
         "votes": probe.votes,
         "max_ttl": seconds(probe.max_ttl),
         "guard": probe.guard,
-        "cycle": cycle.map(|(middle, longest)| json!({
+        "cycle": took.map(|(middle, longest)| json!({
             "median": seconds(middle), "longest": seconds(longest),
         })),
+        "cycle_error": failed,
         "lock": lock.map(inspect::as_object),
         "findings": probe.findings.iter().map(of_finding).collect::<Vec<_>>(),
         "nodes": probe.nodes.iter().map(of_node).collect::<Vec<_>>(),

@@ -5,12 +5,12 @@ mod top;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorlock::{Client, Inspection, NodeError, Verdict, blocking};
+use quorlock::{Client, ErrorKind, Inspection, NodeError, Verdict, blocking};
 use serde_json::{Value, json};
 
 use crate::args::List;
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::given;
 use crate::inspect::as_object;
 use crate::output::{Ink, fit, ink, line, object, plain, size};
@@ -33,7 +33,7 @@ pub fn list(options: &List) -> Result<i32, Failure> {
         true => object(&found.as_object()),
         false => found.rows(None).iter().for_each(|row| line(row)),
     }
-    Ok(0)
+    Ok(found.lacks.map_or(0, exit::of))
 }
 
 /// The locks of a set at a moment.
@@ -41,11 +41,13 @@ struct Found {
     locks: Vec<Inspection>,
     complete: bool,
     unread: Vec<NodeError>,
+    /// Why these are of too few nodes, if they are.
+    lacks: Option<ErrorKind>,
 }
 
 /// Asks for them. Those that are wanted most come first.
 fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
-    let listing = blocking::wait(client.list(names, MOST))?;
+    let (listing, lacks) = blocking::wait(client.list_partly(names, MOST))?;
     let mut locks = Vec::with_capacity(listing.names.len());
     for names in listing.names.chunks(AT_ONCE) {
         let looks = names.iter().map(|name| client.inspect(name.clone()));
@@ -60,6 +62,7 @@ fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
         locks,
         complete: listing.complete,
         unread: listing.unread,
+        lacks,
     })
 }
 
@@ -108,7 +111,12 @@ impl Found {
             &joined(&COLUMNS.map(|(name, _)| name.to_owned())),
         ));
         rows.extend(shown.iter().map(joined));
-        if !self.complete {
+        if self.lacks.is_some() {
+            rows.push(ink(
+                Ink::Wrong,
+                "too few nodes were read, so this may not be all of it",
+            ));
+        } else if !self.complete {
             rows.push(ink(
                 Ink::Warning,
                 &format!("there are more than {MOST}: name some, as in `quorlock list 'orders:*'`"),

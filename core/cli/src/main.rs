@@ -36,24 +36,27 @@ fn main() {
     let args = Args::try_parse().unwrap_or_else(|error| exit::with(args::explain(&error)));
     let code = catch_unwind(|| match args.command {
         Command::Run(run) => run::run(&run),
-        Command::Inspect(inspect) => ended(inspect::inspect(&inspect)),
-        Command::Init(init) => ended(init::init(&init)),
-        Command::Release(release) => ended(force::release(&release)),
-        Command::Doctor(doctor) => ended(doctor::doctor(&doctor)),
-        Command::List(list) => ended(list::list(&list)),
-        Command::Watch(watch) => ended(watch::watch(&watch)),
-        Command::Dev(dev) => ended(dev::dev(&dev)),
-        Command::Acl(acl) => ended(acl::acl(&acl)),
-        Command::Completions(shell) => ended(tool::completions(&shell)),
-        Command::Man(manual) => ended(tool::manual(&manual)),
+        Command::Inspect(inspect) => ended(inspect.json, inspect::inspect(&inspect)),
+        Command::Init(init) => ended(init.json, init::init(&init)),
+        Command::Release(release) => ended(release.json, force::release(&release)),
+        Command::Doctor(doctor) => ended(doctor.json, doctor::doctor(&doctor)),
+        Command::List(list) => ended(list.json, list::list(&list)),
+        Command::Watch(watch) => ended(watch.json, watch::watch(&watch)),
+        Command::Dev(dev) => ended(false, dev::dev(&dev)),
+        Command::Acl(acl) => ended(false, acl::acl(&acl)),
+        Command::Completions(shell) => ended(false, tool::completions(&shell)),
+        Command::Man(manual) => ended(false, tool::manual(&manual)),
     });
     exit::with(code.unwrap_or(exit::BUG));
 }
 
-/// The exit code; what failed is said.
-fn ended(outcome: Result<i32, Failure>) -> i32 {
+/// The exit code; what failed is said, to programs too.
+fn ended(json: bool, outcome: Result<i32, Failure>) -> i32 {
     outcome.unwrap_or_else(|failure| {
         eprintln!("quorlock: {}", failure.message);
+        if json {
+            output::object(&serde_json::json!({"error": failure.message, "code": failure.code}));
+        }
         failure.code
     })
 }

@@ -1,14 +1,15 @@
 //! `quorlock watch`: a line at each change of a lock.
 
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use quorlock::{Inspection, Verdict, blocking};
 use serde_json::json;
 
 use crate::args::Watch;
-use crate::clock::{Alarm, time_of_day};
+use crate::clock::{Alarm, now, time_of_day};
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::inspect::as_object;
 use crate::output::{plain, print};
 
@@ -54,6 +55,7 @@ impl State {
 pub fn watch(options: &Watch) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
     let (mut last, mut alarm) = (None, Alarm::new());
+    let begun = now();
     loop {
         let found = blocking::wait(client.inspect(options.name.as_bytes()))?;
         let state = State::of(&found);
@@ -73,6 +75,12 @@ pub fn watch(options: &Watch) -> Result<i32, Failure> {
             return Ok(0);
         }
         last = Some(state);
-        alarm.wait(&[], options.every);
+        let left = options
+            .wait
+            .map(|wait| (begun + wait).saturating_sub(now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(exit::HELD);
+        }
+        alarm.wait(&[], options.every.min(left.unwrap_or(Duration::MAX)));
     }
 }

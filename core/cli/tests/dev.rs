@@ -97,30 +97,35 @@ fn without_a_server_it_says_what_to_install() {
 
 #[test]
 fn acl_prints_the_line_of_the_page() {
-    let words = quorlock_tests::documented_permissions().join(" ");
-    let line = done(&[], &["acl"]);
-    assert_eq!(
-        line.stdout,
-        format!("ACL SETUSER quorlock on >PASSWORD {words}\n")
-    );
-    let more = done(
-        &[],
-        &[
-            "acl",
-            "--user",
-            "me",
-            "--namespace",
-            "a:",
-            "--operator",
-            "--wait-replicas",
-        ],
-    );
+    let words = quorlock_tests::documented_permissions();
+    let file = done(&[], &["acl", "--file"]).stdout;
+    let user = format!("user quorlock on >PASSWORD {}", words.join(" "));
+    assert_eq!(file, format!("user default off\n{user}\n"));
+    let said = |more: &[&str]| {
+        let line = done(&[], &[&["acl"], more].concat()).stdout;
+        // Pasted into a shell behind a command, as behind `redis-cli`.
+        let shell = Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' {line}")])
+            .output();
+        let pasted = String::from_utf8(shell.expect("sh runs").stdout).expect("UTF-8");
+        pasted.lines().collect::<Vec<_>>().join(" ")
+    };
+    let line = format!("ACL SETUSER quorlock on >PASSWORD {}", words.join(" "));
+    assert_eq!(said(&[]), line);
+    let more = said(&[
+        "--user",
+        "me",
+        "--namespace",
+        "a:",
+        "--operator",
+        "--wait-replicas",
+    ]);
     assert!(
-        more.stdout.starts_with("ACL SETUSER me on >PASSWORD ~a:* "),
-        "{}",
-        more.stdout
+        more.starts_with("ACL SETUSER me on >PASSWORD ~a:* "),
+        "{more}"
     );
-    assert!(more.stdout.ends_with(" +scan +wait\n"), "{}", more.stdout);
+    let last = " +scan +pubsub|channels +client|list +wait";
+    assert!(more.ends_with(last), "{more}");
     assert_eq!(done(&[], &["acl", "--user", "a b"]).code, 64);
 }
 

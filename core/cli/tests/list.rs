@@ -110,9 +110,9 @@ fn watch_tells_programs_the_same() {
 
 /// The words of the line that `quorlock acl` prints with these.
 fn line(words: &[&str]) -> Vec<String> {
-    let printed = done(&[], &[&["acl"][..], words].concat());
-    let line = printed.stdout.trim();
-    let line = line.strip_prefix("ACL SETUSER quorlock on >PASSWORD ");
+    let printed = done(&[], &[&["acl", "--file"][..], words].concat());
+    let line = printed.stdout.lines().nth(1).expect("a user");
+    let line = line.strip_prefix("user quorlock on >PASSWORD ");
     let line = line.expect("the line").split(' ');
     line.map(str::to_owned).collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::inner::Inner;
 use crate::clock::Clock;
-use crate::config::{RestartGuard, Settings};
+use crate::config::{RestartGuard, Settings, process_label};
 use crate::error::{Error, ErrorKind, NodeError};
 use crate::event::{LogEvent, event};
 use crate::node::FaultKind;
@@ -57,6 +57,7 @@ pub(super) fn gate(
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
+        connection_name: connection_name(settings),
         inbox: subscription::channel(&settings.namespace, &*rng),
         told_deaf: AtomicBool::new(false),
         told_runless: AtomicBool::new(false),
@@ -68,6 +69,17 @@ pub(super) fn gate(
         warn,
         note,
     }
+}
+
+/// The label as the name of a connection, in which a server takes no blanks and nothing beyond ASCII.
+fn connection_name(settings: &Settings) -> Arc<[u8]> {
+    let label = settings.lock.label.as_deref().cloned();
+    let fit = |byte: u8| if byte.is_ascii_graphic() { byte } else { b'_' };
+    label
+        .unwrap_or_else(process_label)
+        .bytes()
+        .map(fit)
+        .collect()
 }
 
 /// Declares the set of a client to its nodes. Returns how much longer it takes until

@@ -1,9 +1,10 @@
 //! From what was seen of the nodes to what is to be said of them. Pure. Each finding has
 //! its row in docs/PROBE.md.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::clock::Instant;
+use crate::config::defaults;
 use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
@@ -177,6 +178,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
             ),
         ));
     }
+    report.findings.extend(crowded(looked));
     for other in &looked.nested {
         let (ours, other) = (terms.namespace, shown(other));
         report.findings.push(found(
@@ -363,6 +365,77 @@ fn of_kind(kind: Stranger) -> (&'static str, &'static str) {
     }
 }
 
+/// A share of memory, or of connections, from which on a server is nearly full, in percent.
+const NEARLY: u64 = 80;
+/// How long before its end a certificate is to be told of.
+const RENEWED: Duration = Duration::from_secs(14 * 86_400);
+/// How many commands a second of one client flood a server.
+const FLOOD: u64 = 2000;
+
+/// What will keep locks from being won soon.
+fn crowded(looked: &Looked) -> Vec<Finding> {
+    let (server, census) = (&looked.server, &looked.census);
+    let mut findings = Vec::new();
+    let mut soon = |id, what: String, remedy| {
+        findings.push(found(Severity::Warning, id, what, remedy));
+    };
+    let nearly = |used: u64, most: u64| most > 0 && used.saturating_mul(100) / most >= NEARLY;
+    if let (Some(used), Some(most)) = (server.memory_used, server.memory_limit)
+        && nearly(used, most)
+    {
+        let share = used.saturating_mul(100) / most;
+        let names = census.ending.map_or_else(String::new, |keys| {
+            let rate = keys as f64 / defaults::FENCE_TTL.as_secs_f64();
+            format!(
+                ": {keys} keys end by themselves, nearly all of them counters of fences, each of which lives \
+                 for {:?} after a lock was used, which is {rate:.1} new names a second",
+                defaults::FENCE_TTL
+            )
+        });
+        soon(
+            "QD39",
+            format!(
+                "it uses {share} % of its maxmemory, and takes no new lock where that is full{names}"
+            ),
+            "raise its maxmemory, use fewer names, or a shorter fence_ttl (docs/operations/sizes.md)",
+        );
+    }
+    if let Some((connected, most)) = census.clients
+        && nearly(connected, most)
+    {
+        soon(
+            "QD40",
+            format!("{connected} clients are connected to it, and it takes {most} at most"),
+            "raise its maxclients and its limit of open files; share one client in each process",
+        );
+    }
+    let left = looked
+        .certified_until
+        .map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
+    if let Some(left) = left.filter(|left| *left < RENEWED) {
+        let hours = left.as_secs() / 3600;
+        soon(
+            "QD41",
+            format!(
+                "its certificate is good for {} days and {} h more, and no client connects afterwards",
+                hours / 24,
+                hours % 24
+            ),
+            "renew it, and have the server read it: CONFIG SET tls-cert-file …",
+        );
+    }
+    if let Some((name, rate)) = &census.busiest
+        && *rate >= FLOOD
+    {
+        soon(
+            "QD42",
+            format!("the client {name} sends it {rate} commands a second"),
+            "let that client wait for locks, in place of trying again and again",
+        );
+    }
+    findings
+}
+
 /// What a server lacks that answers well, and locks can do without.
 fn degraded(looked: &Looked, findings: &mut Vec<Finding>) {
     let mut lacks = |id, what: &str, remedy| {
@@ -507,6 +580,24 @@ pub(super) fn of_set(nodes: usize) -> Vec<Finding> {
     )]
 }
 
+/// Clients that have some of the nodes in their lists, and others not.
+pub(super) fn other_list(clients: usize, listens: &str, not: &str) -> Finding {
+    let (clients, listens_at) = match clients {
+        1 => ("one client".to_owned(), "listens at"),
+        more => (format!("{more} clients"), "listen at"),
+    };
+    found(
+        Severity::Warning,
+        "QD43",
+        format!(
+            "{clients} {listens_at} {listens} and not at {not}: with another list of nodes, so that \
+             clients of this list are not kept out by its locks, or cut off from these nodes"
+        ),
+        "CLIENT LIST TYPE pubsub there says by name and address whose they are; give every client of a \
+         set the same list (docs/SETS.md)",
+    )
+}
+
 /// What `node_timeout` should be where a round trip takes so long: four times that, in steps of
 /// 10 ms.
 fn ample(round_trip: Duration) -> Duration {
@@ -526,6 +617,38 @@ fn round_trip(measured: &[Duration]) -> Option<(Duration, Duration)> {
 mod tests {
     use super::*;
     use crate::node::redis::server_error::fault_of;
+
+    #[test]
+    fn what_ends_soon_is_told_before() {
+        let ids = |change: &dyn Fn(&mut Looked)| -> Vec<&str> {
+            let mut looked = Looked::default();
+            change(&mut looked);
+            crowded(&looked).iter().map(|found| found.id).collect()
+        };
+        assert!(ids(&|_| {}).is_empty());
+        for (used, most, expected) in [(79, 100, &[][..]), (80, 100, &["QD39"]), (9, 0, &[])] {
+            let full = |looked: &mut Looked| {
+                (looked.server.memory_used, looked.server.memory_limit) = (Some(used), Some(most));
+            };
+            assert_eq!(ids(&full), expected, "{used} of {most}");
+            let crowd = |looked: &mut Looked| looked.census.clients = Some((used, most));
+            let expected: Vec<_> = expected.iter().map(|_| "QD40").collect();
+            assert_eq!(ids(&crowd), expected, "{used} of {most}");
+        }
+        for (days, expected) in [(13, vec!["QD41"]), (15, vec![])] {
+            let until = SystemTime::now() + Duration::from_secs(86_400 * days);
+            assert_eq!(
+                ids(&|looked| looked.certified_until = Some(until)),
+                expected
+            );
+        }
+        let over = SystemTime::UNIX_EPOCH;
+        assert_eq!(ids(&|looked| looked.certified_until = Some(over)), ["QD41"]);
+        for (rate, expected) in [(FLOOD - 1, vec![]), (FLOOD, vec!["QD42"])] {
+            let floods = |looked: &mut Looked| looked.census.busiest = Some(("web".into(), rate));
+            assert_eq!(ids(&floods), expected);
+        }
+    }
 
     /// Each error that a server can give to a vote is found as what it is, in its own words.
     #[test]

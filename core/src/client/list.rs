@@ -52,6 +52,22 @@ pub(super) async fn list(
     names: Option<&str>,
     most: usize,
 ) -> Result<Listing, Error> {
+    let (listing, lacks) = list_partly(client, names, most).await?;
+    match lacks {
+        Some(kind) => {
+            let message = "the locks of the set cannot be listed: too few nodes could be read";
+            Err(Error::with_nodes(kind, message, listing.unread))
+        }
+        None => Ok(listing),
+    }
+}
+
+/// The same of the nodes that could be read; and why that is too few, if they are fewer than a quorum.
+pub(super) async fn list_partly(
+    client: &Inner,
+    names: Option<&str>,
+    most: usize,
+) -> Result<(Listing, Option<ErrorKind>), Error> {
     let (settings, set) = (&client.settings, &client.set);
     let quiet: [fn(LogEvent); 2] = [drop, drop];
     let gate = Arc::new(gate(settings, set.clock.clone(), set.rng.clone(), quiet));
@@ -92,16 +108,14 @@ pub(super) async fn list(
         }
     }
     let nodes = settings.nodes.len();
-    if nodes - unread.len() < quorum(nodes) {
-        let message = "the locks of the set cannot be listed: too few nodes could be read";
-        return Err(Error::with_nodes(kind, message, unread));
-    }
-    complete &= found.len() <= most;
-    Ok(Listing {
+    let lacks = (nodes - unread.len() < quorum(nodes)).then_some(kind);
+    complete &= found.len() <= most && lacks.is_none();
+    let listing = Listing {
         names: found.into_iter().take(most).collect(),
         complete,
         unread,
-    })
+    };
+    Ok((listing, lacks))
 }
 
 #[cfg(test)]

@@ -120,6 +120,8 @@ pub(crate) struct Gate {
     pub(crate) told_few: AtomicBool,
     pub(crate) record_key: Arc<[u8]>,
     pub(crate) quarantine_key: Arc<[u8]>,
+    /// What a server calls the connections: the client's label, without what a name may not have.
+    pub(crate) connection_name: Arc<[u8]>,
     /// A key to try permissions on.
     pub(crate) scratch_key: Arc<[u8]>,
     /// The name of the client's inbox.

@@ -81,6 +81,7 @@ impl Door {
             record_key: names::record_key(namespace).into(),
             quarantine_key: names::quarantine_key(namespace).into(),
             scratch_key: format!("{namespace}#try").into_bytes().into(),
+            connection_name: b"simulated"[..].into(),
             inbox,
             told_deaf: AtomicBool::new(false),
             told_runless: AtomicBool::new(false),

@@ -299,6 +299,88 @@ fn a_shard_that_gives_no_vote_says_why() {
     assert_eq!(probe.health, Health::Cannot);
 }
 
+/// A set that grows while one client is forgotten that has the old list: locks of the two do not
+/// keep each other out, and nodes alone know of both.
+#[test]
+fn a_client_with_another_list_is_found() {
+    let stage = Stage::like(3, &["new"]);
+    let old = Client::new(&stage.nodes[..1]).unwrap();
+    let _theirs = blocking::wait(old.lock("a").acquire()).unwrap();
+    let client = Client::new(&stage.nodes).unwrap();
+    // As docs/SETS.md has it, but for that client, which was to be stopped before.
+    stage.tell("redis 1 DEL lock:#node");
+    blocking::wait(client.init_set_forced()).unwrap();
+    let probe = blocking::wait(client.probe()).unwrap();
+    let found: Vec<_> = probe.findings.iter().map(|found| found.id).collect();
+    assert_eq!(found, ["QD43"], "{probe:?}");
+    let what = &probe.findings[0].what;
+    let [first, second, third] = [0, 1, 2].map(|at| &stage.nodes[at]["redis://".len()..]);
+    let said = format!("one client listens at {first} and not at {second}, {third}:");
+    assert!(what.starts_with(&said), "{what}");
+    assert_eq!(probe.health, Health::WorksBut);
+    blocking::wait(old.close());
+    until("it is gone", || {
+        let probe = blocking::wait(client.probe()).unwrap();
+        probe.health == Health::Works
+    });
+}
+
+#[test]
+fn a_server_that_is_nearly_full_is_found() {
+    let stage = Stage::new(1);
+    let client = Client::new(&stage.nodes).unwrap();
+    for name in 0..50 {
+        let _ = blocking::wait(client.lock(format!("a{name}")).acquire()).unwrap();
+    }
+    let used = probe(of(&stage.nodes)).nodes[0].memory_used.unwrap();
+    stage.tell(&format!("redis 1 CONFIG SET maxmemory {}", used * 10 / 9));
+    let full = probe(of(&stage.nodes));
+    assert_eq!((ids(&full.nodes[0]), full.votes), (vec!["QD39"], 1));
+    let what = &full.nodes[0].findings[0].what;
+    // The counters of fifty locks, of ten minutes each.
+    assert!(what.contains("which is 0.1 new names a second"), "{what}");
+    assert_eq!(full.health, Health::WorksBut);
+}
+
+/// What is ready for a set: a node that votes, and one of a set that is not founded yet.
+#[test]
+fn a_node_by_itself() {
+    let stage = Stage::like(3, &["new"]);
+    let client = Client::new(&stage.nodes).unwrap();
+    let ready = |place: usize| {
+        let looked = blocking::wait(client.probe_node(&stage.nodes[place])).unwrap();
+        assert!(stage.nodes[place].ends_with(&looked.node.node));
+        let again = blocking::wait(client.probe_node(&looked.node.node)).unwrap();
+        assert_eq!(again.ready, looked.ready);
+        (looked.ready, looked.node.votes, looked.founded)
+    };
+    for place in 0..3 {
+        assert!(ready(place).0, "{place}");
+        assert!(!ready(place).2, "{place}");
+    }
+    blocking::wait(client.init_set_forced()).unwrap();
+    assert_eq!(ready(1), (true, true, true));
+    // Others do not matter, and one that is as new as before the set was founded is none of its.
+    stage.tell("stop 1");
+    stage.tell("kill 2");
+    stage.tell("start 2");
+    assert_eq!(ready(2), (true, true, true));
+    assert_eq!(ready(1), (false, false, true));
+    stage.tell("cont 1");
+    stage.tell("redis 3 CONFIG SET min-replicas-to-write 1");
+    assert_eq!(ready(2), (false, false, true));
+    for (url, word) in [
+        ("redis://127.0.0.1:1", "is no node of the client"),
+        ("redis://u:s3cret@127.0.0.1:1", "holds a password"),
+        ("nonsense", "does not say how to reach it"),
+    ] {
+        let error = blocking::wait(client.probe_node(url)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let text = error.to_string();
+        assert!(text.contains(word) && !text.contains("s3cret"), "{text}");
+    }
+}
+
 /// A policy that is set while clients are connected is seen by what looks anew: a probe, also by
 /// one of these clients, each connection that is made from then on, and one in use after a while.
 #[test]

@@ -3,6 +3,7 @@
 
 mod admit;
 mod alike;
+mod census;
 mod cluster;
 mod degraded;
 mod former;
@@ -29,6 +30,7 @@ use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::{Record, Reign};
 use admit::{Keys, admit};
+pub(crate) use census::inboxes;
 pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;

@@ -7,7 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+#[cfg(feature = "tls")]
+use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "tls")]
 use rustls::pki_types::ServerName;
@@ -16,6 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+#[cfg(feature = "tls")]
+use x509_cert::Certificate;
+#[cfg(feature = "tls")]
+use x509_cert::der::Decode;
 
 use super::quiet::Quiet;
 use super::race::race;
@@ -222,6 +228,20 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Until when the certificate of the server is good, where it has shown one.
+    pub(crate) fn certified_until(&self) -> Option<SystemTime> {
+        match self {
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => {
+                let shown = stream.get_ref().1.peer_certificates()?;
+                let own = Certificate::from_der(shown.first()?).ok()?;
+                let until = own.tbs_certificate().validity().not_after;
+                UNIX_EPOCH.checked_add(until.to_unix_duration())
+            }
+            _ => None,
+        }
+    }
+
     /// The address that it leads to.
     fn peer(&self) -> Option<SocketAddr> {
         match self {

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redis::Value as Resp;
 
 use super::alike::Others;
+use super::census::{Census, census};
 use super::cluster;
 use super::degraded::is_runless;
 use super::greet::{
@@ -118,6 +119,10 @@ pub(crate) struct Looked {
     pub(crate) delete: Option<Delete>,
     /// Messages to waiters get through; `None`: that was not tried.
     pub(crate) heard: Option<bool>,
+    /// Who and what else is there.
+    pub(crate) census: Census,
+    /// Until when its certificate is good.
+    pub(crate) certified_until: Option<SystemTime>,
     /// Where the server is that sentinels have named.
     named: Option<Endpoint>,
     /// All that decides on its vote was seen.
@@ -194,6 +199,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
         fault => Stopped::Unreached(fault),
     })?;
+    looked.certified_until = stream.certified_until();
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
     let greeting = greeting(target, &how);
@@ -298,6 +304,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         Some(_) => return Ok(()),
     }
     looked.seen = true;
+    census(target, &mut wire, &mut looked.census).await;
     nested(target, &mut wire, &mut looked.nested).await;
     Ok(())
 }

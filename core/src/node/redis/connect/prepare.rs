@@ -66,6 +66,9 @@ pub(super) async fn prepare(
         let mut command = redis::cmd("CLIENT");
         commands.push(command.arg("SETINFO").arg(name).arg(value).take());
     }
+    // For `CLIENT LIST`, in which people look whose connections there are. A user need not be permitted it.
+    let mut named = redis::cmd("CLIENT");
+    commands.push(named.arg("SETNAME").arg(&*gate.connection_name).take());
     // Of these a server knows one at most; its user need not be permitted it.
     let scratch = &*gate.scratch_key;
     commands.push(redis::cmd("DELIFEQ").arg(scratch).arg("").take());

@@ -104,7 +104,7 @@ fn acl_prints_the_line_of_the_page() {
     let said = |more: &[&str]| {
         let line = done(&[], &[&["acl"], more].concat()).stdout;
         // Pasted into a shell behind a command, as behind `redis-cli`.
-        let shell = Command::new("sh")
+        let shell = std::process::Command::new("sh")
             .args(["-c", &format!("printf '%s\\n' {line}")])
             .output();
         let pasted = String::from_utf8(shell.expect("sh runs").stdout).expect("UTF-8");

@@ -61,12 +61,22 @@ fn list_shows_who_holds_what() {
 }
 
 #[test]
-fn list_without_a_quorum_says_which_nodes() {
+fn list_without_a_quorum_says_which_nodes_and_what_the_others_have() {
     let stage = Stage::new(3);
+    let client = Client::new(&stage.nodes).expect("the nodes");
+    let lease = blocking::wait(client.lock("orders").acquire()).expect("it is free");
     stage.tell("kill 1,2");
     let done = done(&stage.nodes, &["list"]);
     assert_eq!(done.code, 69, "{}", done.stderr);
-    assert!(done.stderr.contains("127.0.0.1"), "{}", done.stderr);
+    for said in [
+        "orders",
+        "too few nodes were read",
+        "127.0.0.1",
+        "was not read",
+    ] {
+        assert!(done.stdout.contains(said), "{}", done.stdout);
+    }
+    drop(lease);
 }
 
 #[test]

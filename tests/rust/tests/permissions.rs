@@ -11,7 +11,7 @@ use quorlock_tests::{Stage, documented_permissions};
 /// (push.rs).
 const FOR_PUSHES: [&str; 4] = ["&lock:*", "+publish", "+subscribe", "+pubsub|numsub"];
 /// What works without, in whatever way.
-const OPTIONAL: [&str; 2] = ["+info", "+client|info"];
+const OPTIONAL: [&str; 3] = ["+info", "+client|info", "+client|setname"];
 
 fn hold(url: &str) -> Result<(), Error> {
     let client = Client::builder()

@@ -35,8 +35,8 @@ pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
-pub(crate) use greet::Told;
 use greet::{Greeted, greet, quarantine_left};
+pub(crate) use greet::{Told, of_server};
 #[cfg(test)]
 pub(crate) use locate::locate;
 pub(crate) use look::{Looked, Stopped, look};

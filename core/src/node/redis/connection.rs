@@ -44,7 +44,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::backlog::Backlog;
-use super::connect::{Connected, Target, broken, not_there};
+use super::connect::{Connected, Target, broken, not_there, of_server};
 use super::outbox::{HAS_ENDED, Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
@@ -533,7 +533,14 @@ impl Connection {
                 format!("{WHY} (over TLS: write redis:// where its port does not speak that)")
                     .into()
             }
-            None => WHY.into(),
+            None => {
+                let attempt = self.target.located.attempt();
+                let text = format!("{WHY}: {}", attempt.lacks());
+                match attempt.endpoint {
+                    Some(endpoint) => of_server(&self.target.address, &endpoint, &text).into(),
+                    None => text.into(),
+                }
+            }
             Some(_) => format!("{WHY} {}", not_there(&self.target.address.endpoint)).into(),
         }
     }

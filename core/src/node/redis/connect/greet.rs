@@ -62,7 +62,9 @@ pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> 
 
 async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let address = &target.address;
+    target.located.has_come(None, false);
     let (endpoint, sentinel) = locate(target).await?;
+    target.located.has_come(Some(&endpoint), false);
     let stream = match target.dial.dial(&endpoint).await {
         Ok(stream) => stream,
         Err(undialled) => {
@@ -71,6 +73,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             return Err(named(address, &endpoint, fault));
         }
     };
+    target.located.has_come(Some(&endpoint), true);
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let commands = greeting(target, how);
@@ -190,12 +193,18 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
 
 /// The fault of a server that sentinels have named, which says so.
 pub(super) fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
+    let text = of_server(address, endpoint, &fault.text);
     match address.fails_over() {
-        true => {
-            let text = format!("the sentinels name {}: {}", shown(endpoint), fault.text);
-            fault.told_as(text)
-        }
+        true => fault.told_as(text),
         false => fault,
+    }
+}
+
+/// What is wrong with a server, and where it is, if sentinels have named it.
+pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> String {
+    match address.fails_over() {
+        true => format!("the sentinels name {}: {text}", shown(endpoint)),
+        false => text.to_owned(),
     }
 }
 

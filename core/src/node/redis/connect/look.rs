@@ -123,8 +123,6 @@ pub(crate) struct Looked {
     pub(crate) census: Census,
     /// Until when its certificate is good.
     pub(crate) certified_until: Option<SystemTime>,
-    /// Where the server is that sentinels have named.
-    named: Option<Endpoint>,
     /// All that decides on its vote was seen.
     seen: bool,
     /// Namespaces with sets of their own that begin this client's, or are begun by it.
@@ -155,7 +153,8 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
         let mut work = pin!(see(target, &mut looked));
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Pending => timer.as_mut().poll(cx).map(|()| {
-                let why = format!("it did not answer all that it was asked within {most:?}");
+                let lacks = target.located.attempt().lacks();
+                let why = format!("no end of what it was asked within {most:?}: {lacks}");
                 Err(Stopped::Unreached(Fault::new(
                     FaultKind::Timeout,
                     why,
@@ -169,8 +168,8 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
     // The look for other namespaces comes behind that, and does not stop the report.
     let stopped = stopped.err().filter(|_| !looked.seen);
     let say = |fault| {
-        let told = match &looked.named {
-            Some(endpoint) => named(&target.address, endpoint, fault),
+        let told = match target.located.attempt().endpoint {
+            Some(endpoint) => named(&target.address, &endpoint, fault),
             None => fault,
         };
         target.address.quiet(told)
@@ -193,12 +192,13 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         _ => Stopped::Unreached(fault),
     })?;
     looked.masters = disagreement(target, by, &endpoint).await;
-    looked.named = Some(endpoint.clone());
+    target.located.has_come(Some(&endpoint), false);
     let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
         fault => Stopped::Unreached(fault),
     })?;
+    target.located.has_come(Some(&endpoint), true);
     looked.certified_until = stream.certified_until();
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());

@@ -1,8 +1,9 @@
 //! Which node a connection is made to, and how.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use crate::mutex::lock;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::Gate;
 use crate::node::redis::dial::Dial;
@@ -43,9 +44,46 @@ pub(crate) struct Located {
     first: AtomicUsize,
     /// The log says that none of them is reached.
     pub(crate) told_away: AtomicBool,
+    /// How far the last attempt has come.
+    attempt: Mutex<Attempt>,
+}
+
+/// How far an attempt to connect has come, so that silence can be told from a way that leads nowhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempt {
+    /// Where the server is that is connected to; nothing while sentinels are asked for it.
+    pub(crate) endpoint: Option<Endpoint>,
+    /// There is a stream to it.
+    pub(crate) reached: bool,
+}
+
+impl Attempt {
+    /// What is missing.
+    pub(crate) fn lacks(&self) -> &'static str {
+        match (&self.endpoint, self.reached) {
+            (None, _) => "no sentinel has said where it is",
+            (Some(_), false) => {
+                "nothing has answered at its address, as where its host is down, or behind a firewall"
+            }
+            (Some(_), true) => {
+                "it takes connections and has not answered, as where its process hangs"
+            }
+        }
+    }
 }
 
 impl Located {
+    /// An attempt has come so far.
+    pub(crate) fn has_come(&self, endpoint: Option<&Endpoint>, reached: bool) {
+        let endpoint = endpoint.cloned();
+        *lock(&self.attempt) = Attempt { endpoint, reached };
+    }
+
+    /// How far the last attempt has come.
+    pub(crate) fn attempt(&self) -> Attempt {
+        lock(&self.attempt).clone()
+    }
+
     /// The places of this many sentinels, in the order in which they are asked.
     pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.first.load(Ordering::Relaxed);

@@ -178,7 +178,9 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
             ),
         ));
     }
-    report.findings.extend(crowded(looked));
+    if looked.stopped.is_none() {
+        report.findings.extend(crowded(looked));
+    }
     for other in &looked.nested {
         let (ours, other) = (terms.namespace, shown(other));
         report.findings.push(found(

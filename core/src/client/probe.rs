@@ -92,7 +92,9 @@ impl Look<'_> {
         let listed = settings.nodes.iter().zip(nodes).enumerate();
         let asked: Vec<_> = listed
             .filter(|(_, (address, node))| {
-                node.votes && !matches!(address.endpoint, Endpoint::Memory(_))
+                // A server without a record is asked nothing more, or it would be new no more.
+                let founded = node.votes && node.record == "expected";
+                founded && !matches!(address.endpoint, Endpoint::Memory(_))
             })
             .map(|(place, (address, _))| {
                 let target = target(address, place, &self.client.tls, &self.gate);

@@ -8,7 +8,7 @@ use crate::config::defaults;
 use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
-use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
+use crate::node::admission::{Cause, Expected, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
 use crate::node::redis::resp::TooLong;
@@ -148,11 +148,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
                 && record.is_some_and(|record| record.is_of_before(run));
             if restarted || !looked.quarantine.is_zero() {
                 may_vote = false;
-                findings.push(quarantine(
-                    looked.quarantine,
-                    restarted,
-                    address.fails_over(),
-                ));
+                findings.push(quarantine(looked, restarted, address.fails_over()));
             }
         }
     }
@@ -485,8 +481,13 @@ fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {
     )
 }
 
-fn quarantine(left: Duration, restarted: bool, fails_over: bool) -> Finding {
+fn quarantine(looked: &Looked, restarted: bool, fails_over: bool) -> Finding {
+    let left = looked.quarantine;
     let what = match (restarted, fails_over) {
+        (false, _) if looked.cause.is_some() => format!(
+            "it {}, so it may have lost votes: it is in quarantine for another {left:?}",
+            looked.cause.map(Cause::told).unwrap_or_default()
+        ),
         (true, false) => {
             "it has restarted: it gives no vote for max_ttl from when a client meets it".into()
         }

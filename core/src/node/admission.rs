@@ -19,7 +19,8 @@
 //! | [`roster`] | no server votes in two places |
 //! | [`steps`] | a clock that steps forward ends no quarantine |
 
-pub mod founding;
+pub mod cause;
+mod founding;
 pub mod info;
 pub mod record;
 pub mod roster;
@@ -37,6 +38,7 @@ use crate::event::LogEvent;
 use crate::mutants::mutant;
 use crate::token::Rng;
 
+pub use cause::Cause;
 pub use founding::{Look, Next, Refusal};
 pub(crate) use info::Reign;
 pub(crate) use info::Unfit;

@@ -486,6 +486,19 @@ fn a_node_that_lost_its_memory_is_in_quarantine() {
     });
     let probe = blocking::wait(client.probe()).unwrap();
     assert_eq!(sole(&probe, 0, "QD10").severity, Severity::Warning);
+    let what = &probe.nodes[0].findings[0].what;
+    assert!(what.starts_with("it came without a record"), "{what}");
+    // What other causes are told by.
+    for (word, said) in [
+        ("restarted", "it has restarted, so"),
+        ("clock", "it has a clock that stepped, so"),
+        ("1", "it is in quarantine for another"),
+    ] {
+        stage.tell(&format!("redis 1 SET lock:#quarantine {word} XX KEEPTTL"));
+        let probe = blocking::wait(client.probe()).unwrap();
+        let what = &probe.nodes[0].findings[0].what;
+        assert!(what.starts_with(said), "{what}");
+    }
     let left = probe.nodes[0].quarantine;
     assert!(left > Duration::from_secs(30) && left < Duration::from_secs(62));
     assert_eq!((probe.votes, probe.health), (2, Health::WorksBut));

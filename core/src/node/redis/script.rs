@@ -524,7 +524,7 @@ pub(crate) fn init_command(
     keys: [&[u8]; 2],
     old: &str,
     new: &str,
-    quarantine: Duration,
+    (quarantine, cause): (Duration, &str),
 ) -> redis::Cmd {
     redis::cmd("EVAL")
         .arg(INIT.text.as_str())
@@ -534,6 +534,7 @@ pub(crate) fn init_command(
         .arg(old)
         .arg(new)
         .arg(millis(quarantine))
+        .arg(cause)
         .take()
 }
 

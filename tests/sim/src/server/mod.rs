@@ -326,7 +326,7 @@ fn run(
             host.load(Script::Lean);
             int(out, i64::from(host.delete(key, value)));
         }
-        (Some(Script::Init), [_, _], [old, new, quarantine]) => {
+        (Some(Script::Init), [_, _], [old, new, quarantine, _]) => {
             let quarantine = Duration::from_millis(number(quarantine).unwrap_or(0));
             let written = host.init(&text(old), text(new).into(), quarantine);
             let holds = written.as_ref().err().cloned();

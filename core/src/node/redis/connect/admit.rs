@@ -11,7 +11,7 @@ use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;
 use crate::event::event;
-use crate::node::admission::{Gate, Look, Next, Refusal};
+use crate::node::admission::{Cause, Gate, Look, Next, Record, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, resp, script};
@@ -86,15 +86,17 @@ pub(super) async fn admit(
                 writes += 1;
                 let quarantine = quarantine_key.map_or(Duration::ZERO, |_| quarantine);
                 let keys = [record_key, quarantine_key.unwrap_or(record_key)];
+                let why = cause(target, look);
                 let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
                 // Another client may write it at the same time; once it has, that
                 // is what counts.
                 let pledges = quarantine_key.is_some() && record.is_pledge();
-                let written = write(target, wire, keys, (&old, &new), quarantine, pledges).await?;
+                let written =
+                    write(target, wire, keys, (&old, &new), (quarantine, why), pledges).await?;
                 look.stored = match written.other {
                     None => {
                         look.stepped = false;
-                        tell_quarantine(target, quarantine);
+                        tell_quarantine(target, quarantine, why);
                         Some(new)
                     }
                     Some(other) => Some(other).filter(|other| !other.is_empty()),
@@ -139,16 +141,27 @@ async fn change(target: &Target, seen: u64) {
     poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
 }
 
-pub(super) fn tell_quarantine(target: &Target, quarantine: Duration) {
+/// Why a node with this look may have lost votes.
+fn cause(target: &Target, look: &Look) -> Cause {
+    let record = look.stored.as_deref().and_then(Record::parse);
+    match record.is_some_and(|record| !record.is_pledge()) {
+        false => Cause::New,
+        true if look.stepped => Cause::Clock,
+        true if target.address.fails_over() => Cause::Promoted,
+        true => Cause::Restarted,
+    }
+}
+
+pub(super) fn tell_quarantine(target: &Target, quarantine: Duration, why: Cause) {
     if quarantine.is_zero() {
         return;
     }
     (target.gate.warn)(event!(
         "node_quarantined",
-        "the node {node} is new, has restarted, or its clock has stepped, so it may have lost \
-         votes: it gives none for {time} (a wholly new set need not wait once its servers \
-         have run for max_ttl)",
+        "the node {node} {cause}, so it may have lost votes: it gives none for {time} (a wholly new set need not \
+         wait once its servers have run for max_ttl)",
         node = target.address.shown,
+        cause = why.told(),
         time = format!("{quarantine:?}"),
     ));
 }
@@ -166,7 +179,7 @@ pub(super) async fn write_record(
     keys: [&[u8]; 2],
     old: &str,
     new: &str,
-    quarantine: Duration,
+    quarantine: (Duration, Cause),
 ) -> Result<Option<String>, Fault> {
     let written = write(target, wire, keys, (old, new), quarantine, false).await?;
     Ok(written.other)
@@ -186,9 +199,10 @@ async fn write(
     wire: &mut Wire,
     keys: [&[u8]; 2],
     (old, new): (&str, &str),
-    quarantine: Duration,
+    (quarantine, cause): (Duration, Cause),
     counts: bool,
 ) -> Result<Written, Fault> {
+    let quarantine = (quarantine, cause.word());
     let mut commands = vec![script::init_command(keys, old, new, quarantine)];
     commands.extend(counts.then(count));
     let mut replies = exchange_long(wire, &commands, resp::COUNTS).await?;

@@ -24,7 +24,7 @@ use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
-use crate::node::admission::{Gate, Look, Newness, Record};
+use crate::node::admission::{Cause, Gate, Look, Newness, Record};
 use crate::node::hash_slot;
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::map::{self, Range, at};
@@ -405,6 +405,11 @@ pub(super) async fn stamp(
             return Err(not_ready("its hash slots are being moved"));
         };
         let quarantine = gate.expected().quarantine;
+        let why = match (stored.is_empty(), stepped) {
+            (_, true) => Cause::Clock,
+            (true, false) => Cause::New,
+            (false, false) => Cause::Promoted,
+        };
         let late = mutant!("stamp-before-marks", false, true);
         if !late {
             set_marks(target, wire, &slots, quarantine).await?;
@@ -414,7 +419,7 @@ pub(super) async fn stamp(
             &*stamp_key(gate, lowest),
             &*mark(&gate.quarantine_key, lowest),
         ];
-        if write_record(target, wire, keys, stored, &own, quarantine)
+        if write_record(target, wire, keys, stored, &own, (quarantine, why))
             .await?
             .is_none()
         {
@@ -422,7 +427,7 @@ pub(super) async fn stamp(
                 // The seeded bug alone.
                 set_marks(target, wire, &slots, quarantine).await?;
             }
-            tell_quarantine(target, quarantine);
+            tell_quarantine(target, quarantine, why);
             stamped.quarantine = quarantine;
             set_stamps(target, wire, &lacking, &own).await?;
             return Ok(stamped);

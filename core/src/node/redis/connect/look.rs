@@ -24,7 +24,7 @@ use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::node::address::Endpoint;
-use crate::node::admission::{Info, Newness, Record, Server, Stranger, Unfit};
+use crate::node::admission::{Cause, Info, Newness, Record, Server, Stranger, Unfit};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
@@ -115,6 +115,8 @@ pub(crate) struct Looked {
     /// What one without a record may have lost.
     pub(crate) newness: Option<Newness>,
     pub(crate) quarantine: Duration,
+    /// Why it is in quarantine, as the client has said that began it.
+    pub(crate) cause: Option<Cause>,
     /// How votes are deleted by their value.
     pub(crate) delete: Option<Delete>,
     /// Messages to waiters get through; `None`: that was not tried.
@@ -279,18 +281,22 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
             return Ok(());
         }
-        Some((text, Some(record))) if ours(&record) => {
+        Some((stored, Some(record))) if ours(&record) => {
             let founded = !record.is_pledge();
             if founded {
                 let left = quarantine_left(gate, &mut wire).await;
                 looked.quarantine = left.map_err(refused_or_lacks)?;
+                let get = redis::cmd("GET").arg(&*gate.quarantine_key).take();
+                let told = exchange(&mut wire, &[get]).await;
+                let told = told.map_err(Stopped::Unreached)?.pop();
+                looked.cause = told.and_then(|word| Cause::read(&text(&word)));
             }
             let prepared = prepare(target, &mut wire, None, true, resp3).await;
             let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
             let guard = gate.expected().guard.then(|| Guard {
-                record: text.into(),
+                record: stored.into(),
                 record_key: gate.record_key.clone(),
                 quarantine_key: gate.quarantine_key.clone(),
                 shard: false,

@@ -145,6 +145,7 @@ impl Link {
             record_key: key(),
             quarantine_key: key(),
             scratch_key: key(),
+            connection_name: key(),
             inbox: key(),
             told_deaf: AtomicBool::new(false),
             told_runless: AtomicBool::new(false),

@@ -627,6 +627,8 @@ pub enum FaultKind {
     Misconfigured,
     /// Its record is of another set, or of this one on other terms.
     Foreign,
+    /// It has no record, and cannot be given one before other nodes of the list serve.
+    Unfounded,
     /// Our own queue to the node is full, or its client is closed.
     Refused,
 }

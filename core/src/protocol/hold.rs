@@ -340,7 +340,10 @@ impl Hold {
             Reply::Failed(fault) => match fault.kind {
                 FaultKind::Refused => {}
                 FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, key, pause),
-                FaultKind::NotReady | FaultKind::Misconfigured | FaultKind::Foreign => {
+                FaultKind::NotReady
+                | FaultKind::Misconfigured
+                | FaultKind::Foreign
+                | FaultKind::Unfounded => {
                     self.set.shut(node, key, fault.of_lock, pause);
                 }
             },

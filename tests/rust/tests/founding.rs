@@ -270,3 +270,27 @@ fn a_clock_that_steps_after_boot_ends_no_quarantine() {
     stage.tell("await 1 1 10000 EXISTS lock:#quarantine");
     assert!(lease.is_held());
 }
+
+/// A set is founded by all its nodes, so one that is set up wrong keeps it from that: no wait helps, and the error says what to
+/// mend.
+#[test]
+fn a_set_that_cannot_be_founded_is_told_at_once() {
+    let stage = Stage::like(3, &["new"]);
+    let forever =
+        |nodes: &[String]| attempt(&client(nodes).build().unwrap(), Duration::from_secs(3600));
+    let mut twice = stage.nodes.clone();
+    twice[1] = twice[0].replace("127.0.0.1", "localhost");
+    let error = forever(&twice).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("the same server"), "{error}");
+    stage.tell("redis 2 CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru");
+    let error = forever(&stage.nodes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("allkeys-lru"), "{error}");
+    // Mended, it is won by the same client's next try, as by any.
+    stage.tell("redis 2 CONFIG SET maxmemory-policy noeviction");
+    let _ = forever(&stage.nodes).unwrap();
+    // Of a set that stands a quorum is enough.
+    stage.tell("redis 2 CONFIG SET maxmemory-policy allkeys-lru");
+    let _ = forever(&stage.nodes).unwrap();
+}

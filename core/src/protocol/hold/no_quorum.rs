@@ -217,6 +217,21 @@ impl NoQuorum {
     }
 }
 
+/// Whether the nodes, by what they said, will never be a set as they are: all found it together, so one that is set
+/// up wrong keeps the others from it for good.
+fn cannot_be_founded<'a>(mut said: impl Iterator<Item = &'a Said>) -> bool {
+    let mut wrong = false;
+    let all = said.all(|said| match said {
+        Said::Fault(fault) if fault.kind == FaultKind::Misconfigured => {
+            wrong = true;
+            true
+        }
+        Said::Fault(fault) => fault.kind == FaultKind::Unfounded,
+        _ => false,
+    });
+    mutant!("an-unfounded-set-is-waited-for", all && wrong, false)
+}
+
 impl State {
     /// What the nodes have said so far, in a round for the lock of that key that is not won.
     pub(super) fn no_quorum(&self, set: &Set, key: &[u8]) -> NoQuorum {
@@ -245,6 +260,7 @@ impl State {
         let foreign = |n: &Node| is(n, FaultKind::Foreign);
         let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
         let hopeless = nodes.iter().filter(wrong).count();
+        let unfounded = cannot_be_founded(nodes.iter().map(|n| &n.said));
         // Which of two sets is meant nobody can say, unless a quorum of nodes is
         // known to belong to this one.
         let foreign = nodes.iter().any(foreign);
@@ -254,7 +270,7 @@ impl State {
         let open = (0..votes.len()).filter(may_be).count() >= quorum;
         NoQuorum {
             answers: votes.iter().enumerate().map(answer).collect(),
-            misconfigured: foreign && !open || hopeless > votes.len() - quorum,
+            misconfigured: foreign && !open || hopeless > votes.len() - quorum || unfounded,
             open: foreign && open && !known,
             said: nodes.iter().map(|n| n.said.clone()).collect(),
         }
@@ -365,6 +381,28 @@ mod tests {
     fn answers_that_nobody_takes_any_more_are_none() {
         let closed = no_quorum("grf?w-").closed();
         assert_eq!(shown(&closed), letters("grf---", "grf?g-"));
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_founded_is_not_waited_for() {
+        let of = |kind| Said::Fault(Fault::new(kind, "", true));
+        let wrong = || of(FaultKind::Misconfigured);
+        let blank = || of(FaultKind::Unfounded);
+        for (said, expected) in [
+            (vec![wrong(), blank(), blank()], true),
+            (vec![blank(), blank(), wrong()], true),
+            (vec![wrong(), wrong(), blank()], true),
+            // The node that is missing may come.
+            (vec![blank(), blank(), of(FaultKind::Unreachable)], false),
+            (vec![blank(), blank(), blank()], false),
+            // The set may stand, by what this one has.
+            (vec![wrong(), blank(), of(FaultKind::Unreachable)], false),
+            (vec![wrong(), blank(), of(FaultKind::NotReady)], false),
+            (vec![wrong(), blank(), Said::Nothing], false),
+            (vec![wrong(), blank(), Said::Granted], false),
+        ] {
+            assert_eq!(cannot_be_founded(said.iter()), expected, "{said:?}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) async fn admit(
                 return Err(Fault::new(FaultKind::Foreign, why, true));
             }
             Next::Refuse(Refusal::Unfounded(why)) => {
-                return Err(Fault::new(FaultKind::NotReady, why, true));
+                return Err(Fault::new(FaultKind::Unfounded, why, true));
             }
             Next::Wait | Next::Write(..) if !stays => {
                 return Err(not_ready("the hash slot of its record is being moved"));

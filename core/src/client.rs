@@ -10,6 +10,7 @@ pub(crate) mod metrics;
 mod probe;
 pub(crate) mod shared;
 mod simulated;
+mod variables;
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::stats::Stats;
 
 pub use builder::ClientBuilder;
 pub use list::Listing;
+pub use variables::spelled_time;
 
 /// A set of nodes and the options for its locks.
 ///

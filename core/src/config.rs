@@ -2,7 +2,6 @@
 
 mod times;
 
-use std::env::VarError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -746,23 +745,6 @@ fn host() -> String {
 #[cfg(not(unix))]
 fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "?".into())
-}
-
-/// What the environment variable of the nodes says.
-///
-/// # Errors
-///
-/// `InvalidArgument` if it is no text: other nodes would be asked in silence. It may hold a
-/// password, so it is not shown.
-pub(crate) fn environment() -> Result<String, Error> {
-    let name = defaults::NODES_VARIABLE;
-    match std::env::var(name) {
-        Ok(listed) => Ok(listed),
-        Err(VarError::NotPresent) => Ok(String::new()),
-        Err(VarError::NotUnicode(_)) => Err(Error::invalid(format!(
-            "the environment variable {name} is not UTF-8: give URLs, with %XX for other bytes"
-        ))),
-    }
 }
 
 /// The nodes of a client that was given none, and who has named them: those of the

@@ -113,6 +113,8 @@ mod unwind;
 mod wakers;
 
 pub use client::metrics::metrics_text;
+#[doc(hidden)]
+pub use client::spelled_time;
 pub use client::{Client, ClientBuilder, Listing};
 pub use config::{Layout, RestartGuard, defaults};
 pub use election::{Election, Leadership, Observer};

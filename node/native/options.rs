@@ -39,7 +39,7 @@ pub struct LockOptions {
 pub struct ClientOptions {
     pub nodes: Option<Vec<String>>,
     /// What `QUORLOCK_NODES` says, where no nodes were given.
-    pub environment: Option<String>,
+    pub environment: Option<Vec<Vec<String>>>,
     pub max_ttl: Option<f64>,
     pub node_timeout: Option<f64>,
     pub connect_timeout: Option<f64>,
@@ -85,6 +85,13 @@ fn spelled(number: f64) -> String {
     }
 }
 
+/// A variable and what it says.
+fn pair(both: Vec<String>) -> Option<(String, String)> {
+    <[String; 2]>::try_from(both)
+        .ok()
+        .map(|[name, said]| (name, said))
+}
+
 /// Sets what was given.
 macro_rules! set {
     ($options:ident, $to:ident: $($option:ident = |$given:ident| $value:expr,)*) => {
@@ -118,7 +125,7 @@ impl ClientOptions {
     pub(crate) fn apply(self, mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
         set! { self, to:
             nodes = |given| given,
-            environment = |given| &given,
+            environment = |given| given.into_iter().filter_map(pair),
             max_ttl = |given| time("maxTtl", given)?,
             node_timeout = |given| time("nodeTimeout", given)?,
             connect_timeout = |given| time("connectTimeout", given)?,

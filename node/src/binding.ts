@@ -174,8 +174,8 @@ export interface NativeLockOptions {
 
 export interface NativeClientOptions {
   nodes?: string[];
-  /** What `QUORLOCK_NODES` says, where no nodes were given. */
-  environment?: string;
+  /** The variables of Quorlock, for what is not given. */
+  environment?: [string, string][];
   maxTtl?: number;
   nodeTimeout?: number;
   connectTimeout?: number;

@@ -3,7 +3,6 @@
 import type { NativeClientOptions } from "./binding.js";
 import { Client } from "./client.js";
 import { Events, tellLog, warn, type ClientEvents } from "./events.js";
-import { environment } from "./options.js";
 
 const clients = new Map<string, Client>();
 /** More sets of options than this are hardly meant: each has connections of its own, for as long as the process lives. */
@@ -25,9 +24,7 @@ class Default extends Client {
 }
 
 export function defaultClient(options: NativeClientOptions): Client {
-  const where = options.nodes ?? environment();
-  const others = Object.entries(options).filter(([name]) => name !== "nodes");
-  const place = JSON.stringify([where, ...others.sort()]);
+  const place = JSON.stringify(Object.entries(options).sort());
   let client = clients.get(place);
   if (client === undefined) {
     client = new Default(options);

@@ -399,21 +399,17 @@ export function observeOptions(given: unknown): ObserveOptions {
 }
 
 /**
- * What `QUORLOCK_NODES` says, as this thread's `process.env` has it: a worker, and a test of Jest, may have one of its own.
- * Where it is not UTF-8 Node has put replacement characters into it; it may hold a password, so it is not shown.
+ * The variables of Quorlock, as this thread's `process.env` has them: a worker, and a test of Jest, may have one of its own. The core
+ * reads those whose options are not given. What is not UTF-8 has replacement characters by then, which it refuses.
  */
-export function environment(): string {
-  const listed = String(process.env["QUORLOCK_NODES"] ?? "");
-  if (listed.includes("\ufffd")) {
-    throw invalid("the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes");
-  }
-  return listed;
+export function environment(): [string, string][] {
+  const ours = Object.entries(process.env).filter(([name]) => name.startsWith("QUORLOCK_"));
+  return ours.map(([name, value]): [string, string] => [name, String(value ?? "")]).sort();
 }
 
 export function clientOptions(given: unknown): [NativeClientOptions, NativeLockOptions] {
   const [ofClient, ofLock] = converted("options", given, OF_CLIENT, OF_LOCK);
-  const where = ofClient!["nodes"] === undefined ? { environment: environment() } : {};
-  return [{ ...ofClient, ...where } as NativeClientOptions, ofLock as NativeLockOptions];
+  return [{ ...ofClient, environment: environment() } as NativeClientOptions, ofLock as NativeLockOptions];
 }
 
 export function forceOptions(given: unknown): number | undefined {

@@ -172,7 +172,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
         let name: &str = name.extract()?;
         to = match name {
             "nodes" => to.nodes(urls(name, &value)?),
-            "environment" => to.environment(&text(name, &value)?),
+            "environment" => to.environment(value.extract::<Vec<(String, String)>>()?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
             "connect_timeout" => to.connect_timeout(seconds(name, &value)?),

@@ -70,15 +70,20 @@ pub struct Inspect {
 #[derive(Debug, Group)]
 #[command(after_help = "\
 A wholly new set votes at once. Servers that may have lost something give no vote for max_ttl \
-first. Where all nodes have this set's record already nothing is changed, so it is safe at every \
-deploy.
+first. Where all nodes have this set's record already nothing is changed, and where a quorum has it and votes a node that \
+is away does not matter, so it is safe at every deploy. Each node is given 5 s, and looked at for --connect-timeout and \
+eight times --node-timeout; servers that are only too young are waited for, for max_ttl at most.
 
-Exit code: 0 the set is declared, 69 a node does not answer, 78 a node cannot be of this set.")]
+Exit code: 0 the set is declared and a quorum votes, 74 it is declared and no quorum votes yet, 69 a node does not answer, \
+78 a node cannot be of this set.")]
 pub struct Init {
     /// Lifts the quarantine of nodes that may have lost votes. Only where no lock is held: two
     /// may hold a lock that was held within the last max_ttl.
     #[arg(long)]
     pub force: bool,
+    /// Waits until a quorum votes, at most so long.
+    #[arg(short, long, value_name = "T", value_parser = times::parse)]
+    pub wait: Option<Duration>,
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,

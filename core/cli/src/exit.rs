@@ -12,6 +12,8 @@ pub const USAGE: i32 = 64;
 pub const NO_QUORUM: i32 = 69;
 /// A bug in Quorlock.
 pub const BUG: i32 = 70;
+/// The set is declared, and no quorum votes yet.
+pub const NO_VOTES: i32 = 74;
 /// The lock is held by another: try later.
 pub const HELD: i32 = 75;
 /// The lock was lost while the command ran.

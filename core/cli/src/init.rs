@@ -1,13 +1,22 @@
-//! `quorlock init`: declares the set.
+//! `quorlock init`: declares the set, and says whether it votes.
 
-use quorlock::{Level, blocking, set_log_sink};
+use std::time::Duration;
+
+use quorlock::{Client, ErrorKind, Level, Probe, blocking, set_log_sink};
 use serde_json::json;
 
 use crate::args::Init;
+use crate::clock::{Alarm, now};
 use crate::connect;
-use crate::exit::Failure;
-use crate::output::{line, object, seconds};
+use crate::exit::{self, Failure};
+use crate::output::{line, object, plain, seconds};
 use crate::times;
+
+/// How often it looks whether the set votes.
+const EVERY: Duration = Duration::from_millis(500);
+
+const RISK: &str = "--force: the set votes at once, also where its nodes may have lost the votes that they gave. Two may \
+                    then hold a lock that was held within the last max_ttl";
 
 pub fn init(options: &Init) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
@@ -17,19 +26,86 @@ pub fn init(options: &Init) -> Result<i32, Failure> {
             eprintln!("quorlock: {text}");
         }
     });
-    let left = match options.force {
-        true => blocking::wait(client.init_set_forced())?,
-        false => blocking::wait(client.init_set())?,
-    };
-    if options.json {
-        object(&json!({"declared": true, "forced": options.force, "quarantine": seconds(left)}));
-    } else if left.is_zero() {
-        line("the set is declared: all nodes vote");
-    } else {
-        let left = times::shown(left);
-        line(&format!(
-            "the set is declared: some nodes may have lost votes, and give none for another {left}"
-        ));
+    if options.force {
+        eprintln!("quorlock: {RISK}");
     }
-    Ok(0)
+    let declared = match options.force {
+        true => blocking::wait(client.init_set_forced()),
+        false => blocking::wait(client.init_set()),
+    };
+    let mut probe = blocking::wait(client.probe())?;
+    if let Err(error) = declared {
+        // A set that stands needs no more than a quorum of its nodes.
+        let away = error.kind() == ErrorKind::QuorumUnavailable && !options.force;
+        if !(away && stands(&probe)) {
+            return Err(error.into());
+        }
+    }
+    if let Some(wait) = options.wait {
+        wait_for_votes(&client, &mut probe, wait)?;
+    }
+    show(options, &probe);
+    Ok(match votes(&probe) {
+        true => 0,
+        false => exit::NO_VOTES,
+    })
+}
+
+/// Whether a quorum of the nodes has the record of the set.
+fn stands(probe: &Probe) -> bool {
+    let ours = probe.nodes.iter().filter(|node| node.record == "expected");
+    ours.count() >= probe.quorum
+}
+
+fn votes(probe: &Probe) -> bool {
+    probe.votes >= probe.quorum
+}
+
+/// Looks again and again until a quorum votes, or the time is over.
+fn wait_for_votes(client: &Client, probe: &mut Probe, wait: Duration) -> Result<(), Failure> {
+    let (end, mut alarm) = (now() + wait, Alarm::new());
+    while !votes(probe) && now() < end {
+        alarm.wait(&[], EVERY.min(end.saturating_sub(now())));
+        *probe = blocking::wait(client.probe())?;
+    }
+    Ok(())
+}
+
+fn show(options: &Init, probe: &Probe) {
+    let longest = probe.nodes.iter().map(|node| node.quarantine).max();
+    if options.json {
+        return object(&json!({
+            "declared": true,
+            "forced": options.force,
+            "quarantine": seconds(longest.unwrap_or_default()),
+            "votes": probe.votes,
+            "quorum": probe.quorum,
+        }));
+    }
+    for node in &probe.nodes {
+        let state = match (node.votes, node.quarantine) {
+            (true, _) => "declared, votes".to_owned(),
+            (false, left) if !left.is_zero() => {
+                format!("declared, gives no vote for another {}", times::shown(left))
+            }
+            _ => match node.findings.first() {
+                Some(found) => format!("no vote: {}", found.what),
+                None => "no vote".to_owned(),
+            },
+        };
+        line(&plain(&format!("{}: {state}", node.node)));
+    }
+    line(&match votes(probe) {
+        true => format!(
+            "the set is declared, and {} of {} nodes vote",
+            probe.votes,
+            probe.nodes.len()
+        ),
+        false => format!(
+            "the set is declared, and no lock can be won yet: {} of {} nodes vote, {} must (--wait waits for that)",
+            probe.votes,
+            probe.nodes.len(),
+            probe.quorum
+        ),
+    });
 }

@@ -6,40 +6,12 @@ use crate::given;
 
 /// Reads `10s`, `250ms`, `2m`, `1h30m`, or a plain number of seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || {
+    quorlock::spelled_time(text).ok_or_else(|| {
         format!(
             "{} is no time: give such as 10s, 250ms, 2m, 1h30m, or seconds",
             given::shown("time", text)
         )
-    };
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    loop {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (number, after) = rest.split_at(digits);
-        let letters = after
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(letters);
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let seconds = match unit {
-            "ms" => number / 1000.0,
-            "s" => number,
-            "m" => number * 60.0,
-            "h" => number * 3600.0,
-            // A number without a unit stands alone: `1h30` may mean anything.
-            "" if digits == text.len() => number,
-            _ => return Err(wrong()),
-        };
-        let part = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        if after.is_empty() {
-            return Ok(total);
-        }
-        rest = after;
-    }
+    })
 }
 
 /// The same, of a time that is to pass again and again: 10 ms at least.

@@ -1,5 +1,6 @@
 //! From options to a client.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use tokio::runtime::Handle;
 
 use super::Client;
 use super::shared::Shared;
+use super::variables::{self, Environment};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::error::Error;
 use crate::node::address::{Address, Origin};
@@ -23,9 +25,13 @@ pub struct ClientBuilder {
     pub(crate) nodes: Option<(Vec<String>, Origin)>,
     pub(super) settings: Settings,
     ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
+    pub(super) cert: Option<String>,
+    pub(super) key: Option<String>,
     on_current_runtime: bool,
+    /// What the environment is, for what was not given.
+    pub(super) environment: Environment,
+    /// The options that were given, of those that the environment may give.
+    pub(super) given: BTreeSet<&'static str>,
 }
 
 impl Default for ClientBuilder {
@@ -49,6 +55,8 @@ impl Default for ClientBuilder {
             cert: None,
             key: None,
             on_current_runtime: false,
+            environment: Environment::Own,
+            given: BTreeSet::new(),
         }
     }
 }
@@ -107,11 +115,19 @@ impl ClientBuilder {
         self
     }
 
-    /// For bindings: the nodes that this text names as `QUORLOCK_NODES` does, for a language
-    /// that has an environment of its own.
+    /// For bindings: the variables of a language that has an environment of its own.
     #[doc(hidden)]
-    pub fn environment(mut self, listed: &str) -> ClientBuilder {
-        self.nodes = Some(config::nodes_of_environment(listed));
+    pub fn environment(
+        mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> ClientBuilder {
+        self.environment = Environment::Given(variables.into_iter().collect());
+        self
+    }
+
+    /// The program has given this option, so the environment does not.
+    fn gives(mut self, option: &'static str) -> ClientBuilder {
+        self.given.insert(option);
         self
     }
 
@@ -126,7 +142,7 @@ impl ClientBuilder {
     /// Nodes of another set are refused (docs/SETS.md). `default`.
     pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
         self.settings.set_name = set_name.into().into();
-        self
+        self.gives("set_name")
     }
 
     /// Whether a node that may have lost its memory gives no vote until every
@@ -135,14 +151,14 @@ impl ClientBuilder {
     /// With `On` a wholly new set waits, too.
     pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
         self.settings.restart_guard = restart_guard;
-        self
+        self.gives("restart_guard")
     }
 
     /// Accepts servers that drop keys when they are full: with them a lock may
     /// vanish under its holder. Off.
     pub fn accept_eviction(mut self, accept: bool) -> ClientBuilder {
         self.settings.accept_eviction = accept;
-        self
+        self.gives("accept_eviction")
     }
 
     /// How many replicas of a node must have a vote before it counts, by one `WAIT` behind each
@@ -152,7 +168,7 @@ impl ClientBuilder {
     /// `node_timeout`, and the votes that it misses do not count. 0.
     pub fn wait_replicas(mut self, replicas: usize) -> ClientBuilder {
         self.settings.wait_replicas = replicas;
-        self
+        self.gives("wait_replicas")
     }
 
     /// The longest ttl of any lock of the set, and so how long a node that may
@@ -160,6 +176,7 @@ impl ClientBuilder {
     /// 60 s.
     pub fn max_ttl(self, max_ttl: Duration) -> ClientBuilder {
         self.change(|options| options.times.max_ttl = Some(max_ttl))
+            .gives("max_ttl")
     }
 
     /// Time for one request to one node: connect, queue, write and reply; at
@@ -167,7 +184,7 @@ impl ClientBuilder {
     /// rounds end at the quorum.
     pub fn node_timeout(mut self, node_timeout: Duration) -> ClientBuilder {
         self.settings.node_timeout = node_timeout;
-        self
+        self.gives("node_timeout")
     }
 
     /// Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked
@@ -176,7 +193,7 @@ impl ClientBuilder {
     /// the first connections as long, until a quorum of nodes is connected. 2 s.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> ClientBuilder {
         self.settings.connect_timeout = connect_timeout;
-        self
+        self.gives("connect_timeout")
     }
 
     /// Bound on the difference of clock rates, as a fraction: validity is the
@@ -195,28 +212,28 @@ impl ClientBuilder {
     /// Prefix of every key. `lock:`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> ClientBuilder {
         self.settings.namespace = namespace.into().into();
-        self
+        self.gives("namespace")
     }
 
     /// Certificates that vouch for `rediss://` nodes, in place of the
     /// system's: the path of a PEM file, or its text.
     pub fn ca(mut self, ca: impl Into<String>) -> ClientBuilder {
         self.ca = Some(ca.into());
-        self
+        self.gives("ca")
     }
 
     /// The client's certificate: the path of a PEM file, or its text. Goes
     /// with [`key`](ClientBuilder::key).
     pub fn cert(mut self, cert: impl Into<String>) -> ClientBuilder {
         self.cert = Some(cert.into());
-        self
+        self.gives("cert")
     }
 
     /// The key of the client's certificate: the path of a PEM file, or its
     /// text.
     pub fn key(mut self, key: impl Into<String>) -> ClientBuilder {
         self.key = Some(key.into());
-        self
+        self.gives("key")
     }
 
     /// Runs the client on the tokio runtime that [`build`](ClientBuilder::build)
@@ -230,7 +247,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Checks all options and makes the client. Starts nothing and connects to
+    /// Checks all options and makes the client. What was not given comes from the environment, where that has it:
+    /// `QUORLOCK_NODES`, and of the options `set_name`, `namespace`, `max_ttl`, `node_timeout`, `connect_timeout`,
+    /// `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `key` each from a variable of its name, as
+    /// `QUORLOCK_MAX_TTL=30s`. Starts nothing and connects to
     /// nothing: the first use does, so a process that is forked before may use the
     /// client as its own.
     ///
@@ -238,20 +258,24 @@ impl ClientBuilder {
     ///
     /// `InvalidArgument`, naming the option, its value and what to give.
     pub fn build(self) -> Result<Client, Error> {
-        let mut settings = self.settings;
-        let (nodes, origin) = match self.nodes {
+        let this = variables::completed(self)?;
+        let mut settings = this.settings;
+        let (nodes, origin) = match this.nodes {
             Some(nodes) => nodes,
-            None => config::nodes_of_environment(&config::environment()?),
+            None => {
+                let listed = this.environment.get(defaults::NODES_VARIABLE)?;
+                config::nodes_of_environment(&listed.unwrap_or_default())
+            }
         };
         let nodes = nodes.iter().enumerate();
         settings.nodes = nodes
             .map(|(i, url)| Address::parse(i, url, origin))
             .collect::<Result<_, _>>()?;
         settings.check()?;
-        let tls = Tls::new(self.ca, self.cert, self.key)?;
+        let tls = Tls::new(this.ca, this.cert, this.key)?;
         let shared = Shared::new(settings, origin, tls);
         release_at_exit();
-        if self.on_current_runtime {
+        if this.on_current_runtime {
             let handle = Handle::try_current().map_err(|_| {
                 Error::invalid("on_current_runtime: build() was not called within a tokio runtime")
             })?;

@@ -15,7 +15,7 @@ longer can. `Client`, `Lock` and `Lease` are the blocking API by hand; `quorlock
 lease may have been lost, `lease.is_held()` tells the truth at every call. `lease.fence` is a number that grows with every
 hold of a lock: a resource that refuses smaller ones is safe from holders that are late.
 
-Nodes that may have lost something give no vote for `max_ttl`. `python -m quorlock init`, or `Client.init_set`, declares a
+Nodes that may have lost something give no vote for `max_ttl`. `quorlock init`, or `Client.init_set`, declares a
 set of nodes before it is used, and says how long that lasts.
 
 Importing this or making a client starts no thread and connects to nothing: its first use does. After a fork, leases of the

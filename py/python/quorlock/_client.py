@@ -130,7 +130,7 @@ class ClientBase(NotPickled):
             self._options = Unseen(options)
             self._unused()
         else:
-            self._core = _native.Client(options)
+            self._core = _native.Client({**options, "environment": environment()})
 
     def __getattr__(self, name: str) -> Any:
         if name != "_core" or self._options is None:

@@ -23,10 +23,9 @@ _told_of_many = False
 def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
     made = client_options(nodes, **options)
-    if nodes is None:
-        made["environment"] = environment()
-    where = tuple(cast("list[str]", made["nodes"])) if "nodes" in made else made["environment"]
-    others = sorted((name, value) for name, value in made.items() if name not in ("nodes", "environment"))
+    made["environment"] = environment()
+    where = tuple(cast("list[str]", made.get("nodes", [])))
+    others = sorted((name, value) for name, value in made.items() if name != "nodes")
     place = (os.getpid(), where, *others)
     known = _clients.get(place)
     if known is None:

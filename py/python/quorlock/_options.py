@@ -106,18 +106,11 @@ def urls(nodes: str | Iterable[str]) -> list[str]:
     return listed("nodes", nodes, "URLs, as a list or in one text")
 
 
-@guarded
-def environment() -> str:
-    """What QUORLOCK_NODES says; empty where it is not set. Bytes that are not UTF-8 come as surrogate escapes; it may hold a
-    password, so it is not shown."""
-    listed = os.environ.get("QUORLOCK_NODES", "")
-    try:
-        listed.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgumentError(
-            "the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes"
-        ) from None
-    return listed
+def environment() -> tuple[tuple[str, str], ...]:
+    """The variables of Quorlock, of which the core reads those whose options are not given. Bytes that are not UTF-8 come as surrogate
+    escapes here, and as replacement characters there, which it refuses."""
+    ours = ((name, value) for name, value in os.environ.items() if name.startswith("QUORLOCK_"))
+    return tuple(sorted((name, value.encode(errors="surrogateescape").decode(errors="replace")) for name, value in ours))
 
 
 def pem(name: str, value: str | os.PathLike[str]) -> str:

@@ -680,7 +680,7 @@ class Client(ClientBase):
         waits until they have run for `max_ttl` (a warning of the logger `quorlock` says for how long). Servers that may
         have lost something give no vote for `max_ttl` first. Where all nodes have this set's record already nothing is
         changed and no quarantine is lifted; so it is safe to run at every deploy. `memory://` nodes need none of it.
-        `python -m quorlock init` does the same.
+        `quorlock init` does the same.
 
         `force` lifts the quarantine of this set's nodes, or founds the set without one: two may then hold a lock that was
         held within the last `max_ttl`. Only where you know that no lock is held.

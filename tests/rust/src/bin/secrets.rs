@@ -223,7 +223,7 @@ fn drawn(to: ClientBuilder, marker: &str, chance: &mut Chance, texts: &Texts) ->
     match chance.below(14) {
         0 | 1 => to.nodes([given(marker, chance)]),
         2 => to.nodes(["redis://127.0.0.1:1".into(), given(marker, chance)]),
-        3 => to.environment(&given(marker, chance)),
+        3 => to.environment([("QUORLOCK_NODES".into(), given(marker, chance))]),
         4 => to.ca(secret(marker, chance)),
         5 => to.ca("x").cert(given(marker, chance)).key("y"),
         6 => to.cert("x").key(given(marker, chance)),

@@ -1,0 +1,237 @@
+//! The options of a client that the environment may give, where the program does not: each in a variable of its own, alike in
+//! every language.
+
+use std::collections::BTreeMap;
+use std::env::{VarError, var};
+use std::time::Duration;
+
+use super::ClientBuilder;
+use crate::config::defaults::NODES_VARIABLE;
+use crate::error::Error;
+use crate::given;
+
+/// What of an environment is read.
+#[derive(Clone, Debug)]
+pub(super) enum Environment {
+    /// That of the process.
+    Own,
+    /// That of a language which has one of its own.
+    Given(BTreeMap<String, String>),
+}
+
+impl Environment {
+    /// What a variable says; nothing where it is not set, or empty.
+    pub(super) fn get(&self, name: &str) -> Result<Option<String>, Error> {
+        let said = match self {
+            Environment::Given(all) => all.get(name).cloned(),
+            Environment::Own => match var(name) {
+                Ok(said) => Some(said),
+                Err(VarError::NotPresent) => None,
+                Err(VarError::NotUnicode(_)) => return Err(not_text(name)),
+            },
+        };
+        match said {
+            // Languages that decode it put these in the place of what they cannot.
+            Some(said) if said.contains('\u{fffd}') => Err(not_text(name)),
+            said => Ok(said.filter(|said| !said.is_empty())),
+        }
+    }
+}
+
+fn not_text(name: &str) -> Error {
+    let remedy = match name {
+        NODES_VARIABLE => ": give URLs, with %XX for other bytes",
+        _ => "",
+    };
+    Error::invalid(format!(
+        "the environment variable {name} is not UTF-8{remedy}"
+    ))
+}
+
+type Set = fn(ClientBuilder, &str) -> Result<ClientBuilder, String>;
+
+/// Beside the nodes: the option, its variable, and what sets it. docs/reference/options.md has the same.
+const ALL: [(&str, &str, Set); 10] = [
+    ("set_name", "QUORLOCK_SET_NAME", |to, said| {
+        Ok(to.set_name(said))
+    }),
+    ("namespace", "QUORLOCK_NAMESPACE", |to, said| {
+        Ok(to.namespace(said))
+    }),
+    ("max_ttl", "QUORLOCK_MAX_TTL", |to, said| {
+        Ok(to.max_ttl(time(said)?))
+    }),
+    ("node_timeout", "QUORLOCK_NODE_TIMEOUT", |to, said| {
+        Ok(to.node_timeout(time(said)?))
+    }),
+    ("connect_timeout", "QUORLOCK_CONNECT_TIMEOUT", |to, said| {
+        Ok(to.connect_timeout(time(said)?))
+    }),
+    ("restart_guard", "QUORLOCK_RESTART_GUARD", |to, said| {
+        let guard = said.parse().map_err(|_| "give auto, on or off");
+        Ok(to.restart_guard(guard?))
+    }),
+    ("accept_eviction", "QUORLOCK_ACCEPT_EVICTION", |to, said| {
+        Ok(to.accept_eviction(said.parse().map_err(|_| "give true or false")?))
+    }),
+    ("wait_replicas", "QUORLOCK_WAIT_REPLICAS", |to, said| {
+        Ok(to.wait_replicas(said.parse().map_err(|_| "give a whole number")?))
+    }),
+    ("ca", "QUORLOCK_CA", |to, said| Ok(to.ca(said))),
+    // The two go together, so one of them given by the program leaves both variables out.
+    ("cert", "QUORLOCK_CERT", |to, said| Ok(to.cert(said))),
+];
+const KEY: (&str, &str) = ("key", "QUORLOCK_KEY");
+
+/// The options that the program has not given, as the environment has them.
+pub(super) fn completed(mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
+    let environment = to.environment.clone();
+    let given = to.given.clone();
+    let paired = given.contains(&"cert") || given.contains(&KEY.0);
+    for (option, variable, set) in ALL {
+        let own = given.contains(&option) || option == "cert" && paired;
+        let Some(said) = (if own {
+            None
+        } else {
+            environment.get(variable)?
+        }) else {
+            continue;
+        };
+        to = set(to, &said).map_err(|remedy| {
+            let shown = given::shown(option, &said);
+            Error::invalid(format!(
+                "the environment variable {variable} is {shown}: {remedy}"
+            ))
+        })?;
+    }
+    if let (false, Some(key)) = (paired, environment.get(KEY.1)?) {
+        to = to.key(key);
+    }
+    Ok(to)
+}
+
+fn time(said: &str) -> Result<Duration, &'static str> {
+    spelled_time(said).ok_or("give a time such as 10s, 250ms, 2m, 1h30m, or seconds")
+}
+
+/// Reads `10s`, `250ms`, `2m`, `1h30m`, or a plain number of seconds.
+pub fn spelled_time(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    loop {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let letters = after
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let number: f64 = number.parse().ok()?;
+        let seconds = match unit {
+            "ms" => number / 1000.0,
+            "s" => number,
+            "m" => number * 60.0,
+            "h" => number * 3600.0,
+            // A number without a unit stands alone: `1h30` may mean anything.
+            "" if digits == text.len() => number,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(seconds).ok()?;
+        total = total.checked_add(part)?;
+        if after.is_empty() {
+            return Some(total);
+        }
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|(_, variable, _)| *variable).chain([KEY.1])
+    }
+
+    fn of(variables: &[(&str, &str)]) -> ClientBuilder {
+        let all = variables
+            .iter()
+            .map(|(name, said)| (name.to_string(), said.to_string()));
+        ClientBuilder::default()
+            .nodes(["memory://variables"])
+            .environment(all)
+    }
+
+    #[test]
+    fn what_the_program_does_not_give_the_environment_may() {
+        let all = [
+            ("QUORLOCK_SET_NAME", "orders"),
+            ("QUORLOCK_NAMESPACE", "own:"),
+            ("QUORLOCK_MAX_TTL", "1m30s"),
+            ("QUORLOCK_NODE_TIMEOUT", "0.1"),
+            ("QUORLOCK_CONNECT_TIMEOUT", "700ms"),
+            ("QUORLOCK_RESTART_GUARD", "on"),
+            ("QUORLOCK_ACCEPT_EVICTION", "true"),
+            ("QUORLOCK_WAIT_REPLICAS", "2"),
+        ];
+        let settings = completed(of(&all)).unwrap().settings;
+        assert_eq!(
+            (&*settings.set_name, &*settings.namespace),
+            ("orders", "own:")
+        );
+        assert_eq!(settings.max_ttl(), Duration::from_secs(90));
+        assert_eq!(settings.node_timeout, Duration::from_millis(100));
+        assert_eq!(settings.connect_timeout, Duration::from_millis(700));
+        assert_eq!(settings.restart_guard.as_str(), "on");
+        assert!(settings.accept_eviction && settings.wait_replicas == 2);
+        // What the program gives counts, also where it is the default.
+        let own = of(&all)
+            .set_name("default")
+            .max_ttl(Duration::from_secs(60))
+            .accept_eviction(false);
+        let settings = completed(own).unwrap().settings;
+        assert_eq!(&*settings.set_name, "default");
+        assert_eq!(settings.max_ttl(), Duration::from_secs(60));
+        assert!(!settings.accept_eviction);
+        assert_eq!(settings.wait_replicas, 2);
+        let none = all.map(|(name, _)| (name, ""));
+        assert_eq!(&*completed(of(&none)).unwrap().settings.set_name, "default");
+    }
+
+    #[test]
+    fn a_wrong_variable_is_named_and_what_it_says_is_not_shown() {
+        for (name, remedy) in [
+            ("QUORLOCK_MAX_TTL", "such as 10s"),
+            ("QUORLOCK_RESTART_GUARD", "auto, on or off"),
+            ("QUORLOCK_ACCEPT_EVICTION", "true or false"),
+            ("QUORLOCK_WAIT_REPLICAS", "a whole number"),
+        ] {
+            let error = of(&[(name, "s3cret-password")])
+                .build()
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(name) && error.contains(remedy), "{error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+        for name in names() {
+            let error = of(&[(name, "\u{fffd}")]).build().unwrap_err().to_string();
+            assert!(error.contains(&format!("{name} is not UTF-8")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_come_from_one_place() {
+        let both = [
+            ("QUORLOCK_CERT", "/their.crt"),
+            ("QUORLOCK_KEY", "/their.key"),
+        ];
+        let theirs = completed(of(&both)).unwrap();
+        assert_eq!(theirs.cert.as_deref(), Some("/their.crt"));
+        assert_eq!(theirs.key.as_deref(), Some("/their.key"));
+        let own = completed(of(&both).cert("/own.crt").key("/own.key")).unwrap();
+        assert_eq!(own.cert.as_deref(), Some("/own.crt"));
+        assert_eq!(own.key.as_deref(), Some("/own.key"));
+        assert_eq!(completed(of(&both).key("/own.key")).unwrap().cert, None);
+    }
+}

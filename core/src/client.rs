@@ -3,6 +3,7 @@
 mod admission;
 mod builder;
 mod ends;
+mod environment;
 mod findings;
 pub(crate) mod inner;
 mod list;

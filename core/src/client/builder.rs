@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::Client;
+use super::environment::Environment;
 use super::shared::Shared;
-use super::variables::{self, Environment};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::error::Error;
 use crate::node::address::{Address, Origin};
@@ -258,7 +258,7 @@ impl ClientBuilder {
     ///
     /// `InvalidArgument`, naming the option, its value and what to give.
     pub fn build(self) -> Result<Client, Error> {
-        let this = variables::completed(self)?;
+        let this = self.completed()?;
         let mut settings = this.settings;
         let (nodes, origin) = match this.nodes {
             Some(nodes) => nodes,

@@ -1,52 +1,11 @@
 //! The options of a client that the environment may give, where the program does not: each in a variable of its own, alike in
 //! every language.
 
-use std::collections::BTreeMap;
-use std::env::{VarError, var};
 use std::time::Duration;
 
-use super::ClientBuilder;
-use crate::config::defaults::NODES_VARIABLE;
+use super::builder::ClientBuilder;
 use crate::error::Error;
 use crate::given;
-
-/// What of an environment is read.
-#[derive(Clone, Debug)]
-pub(super) enum Environment {
-    /// That of the process.
-    Own,
-    /// That of a language which has one of its own.
-    Given(BTreeMap<String, String>),
-}
-
-impl Environment {
-    /// What a variable says; nothing where it is not set, or empty.
-    pub(super) fn get(&self, name: &str) -> Result<Option<String>, Error> {
-        let said = match self {
-            Environment::Given(all) => all.get(name).cloned(),
-            Environment::Own => match var(name) {
-                Ok(said) => Some(said),
-                Err(VarError::NotPresent) => None,
-                Err(VarError::NotUnicode(_)) => return Err(not_text(name)),
-            },
-        };
-        match said {
-            // Languages that decode it put these in the place of what they cannot.
-            Some(said) if said.contains('\u{fffd}') => Err(not_text(name)),
-            said => Ok(said.filter(|said| !said.is_empty())),
-        }
-    }
-}
-
-fn not_text(name: &str) -> Error {
-    let remedy = match name {
-        NODES_VARIABLE => ": give URLs, with %XX for other bytes",
-        _ => "",
-    };
-    Error::invalid(format!(
-        "the environment variable {name} is not UTF-8{remedy}"
-    ))
-}
 
 type Set = fn(ClientBuilder, &str) -> Result<ClientBuilder, String>;
 
@@ -83,8 +42,14 @@ const ALL: [(&str, &str, Set); 10] = [
 ];
 const KEY: (&str, &str) = ("key", "QUORLOCK_KEY");
 
-/// The options that the program has not given, as the environment has them.
-pub(super) fn completed(mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
+impl ClientBuilder {
+    /// The same, with the options that the program has not given as the environment has them.
+    pub(super) fn completed(self) -> Result<ClientBuilder, Error> {
+        completed(self)
+    }
+}
+
+fn completed(mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
     let environment = to.environment.clone();
     let given = to.given.clone();
     let paired = given.contains(&"cert") || given.contains(&KEY.0);

@@ -21,6 +21,7 @@ use crate::foreign;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::wakers::Wakers;
+use admission::Cause;
 pub use nodes::Nodes;
 pub use value::Value;
 
@@ -717,6 +718,11 @@ pub trait Link: Send + Sync + 'static {
     /// Whether the node has shown the record of this client's set, or needs none.
     fn is_ours(&self) -> bool {
         true
+    }
+
+    /// Why the node is in quarantine, if it is and that is known.
+    fn cause(&self) -> Option<Cause> {
+        None
     }
 
     /// Whether the node is made of parts with locks of their own, and is there: then one may

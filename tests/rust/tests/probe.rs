@@ -488,6 +488,14 @@ fn a_node_that_lost_its_memory_is_in_quarantine() {
     assert_eq!(sole(&probe, 0, "QD10").severity, Severity::Warning);
     let what = &probe.nodes[0].findings[0].what;
     assert!(what.starts_with("it came without a record"), "{what}");
+    // So is a call told that needs its vote.
+    stage.tell("kill 2");
+    let error = blocking::wait(client.lock("a").wait(Duration::ZERO).acquire()).unwrap_err();
+    assert!(
+        error.to_string().contains("it came without a record"),
+        "{error}"
+    );
+    stage.tell("start 2");
     // What other causes are told by.
     for (word, said) in [
         ("restarted", "it has restarted, so"),

@@ -2,11 +2,12 @@
 //! node has [shown](super::founding), and who waits for what others have yet to
 //! show.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use super::Expected;
 use super::founding::{Known, Look, Next};
+use super::{Cause, Expected};
 use crate::mutex::lock;
 use crate::wakers::Watchers;
 
@@ -25,6 +26,8 @@ struct State {
     watchers: Watchers,
     /// Why the nodes wait that do.
     waits: Vec<Option<String>>,
+    /// Why the nodes are in quarantine that are.
+    causes: BTreeMap<usize, Option<Cause>>,
 }
 
 impl Survey {
@@ -36,6 +39,7 @@ impl Survey {
                 changes: 0,
                 watchers: Watchers::default(),
                 waits: vec![None; names.len()],
+                causes: BTreeMap::new(),
                 known: Known::new(expected.clone(), names),
             }),
             expected,
@@ -111,6 +115,16 @@ impl Survey {
     /// Whether the node has shown this set's record.
     pub fn is_ours(&self, node: usize) -> bool {
         lock(&self.state).known.is_ours(node)
+    }
+
+    /// The node was in quarantine for this when it was connected to, or was in none.
+    pub(crate) fn quarantined(&self, node: usize, cause: Option<Cause>) {
+        lock(&self.state).causes.insert(node, cause);
+    }
+
+    /// Why the node is in quarantine, if it is, as far as this client knows.
+    pub(crate) fn cause(&self, node: usize) -> Option<Cause> {
+        lock(&self.state).causes.get(&node).copied().flatten()
     }
 
     /// Whether the set was founded by this client, and wholly new but for servers

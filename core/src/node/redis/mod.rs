@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::admission::Gate;
+use super::admission::{Cause, Gate};
 use super::{Fault, FaultKind, Link, Reply, Request, Sink, Subscriber, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::hash::fnv1a;
@@ -206,6 +206,10 @@ impl Link for RedisLink {
 
     fn is_ours(&self) -> bool {
         self.gate.survey.is_ours(self.node)
+    }
+
+    fn cause(&self) -> Option<Cause> {
+        self.gate.survey.cause(self.node)
     }
 
     fn close(&self) {

@@ -10,6 +10,7 @@ use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown, within_wait};
 use crate::mutants::mutant;
 use crate::node::FaultKind;
+use crate::node::admission::Cause;
 use crate::protocol::quorum::{self, Kind, Vote};
 use crate::protocol::set::Set;
 
@@ -41,13 +42,23 @@ impl fmt::Display for Said {
             Said::Taken => f.write_str("held by another"),
             Said::Quarantined { left } => write!(
                 f,
-                "in quarantine for another {left:?}: it is new, or may have lost its memory"
+                "in quarantine for another {left:?}: it is new, has restarted, or its clock has stepped"
             ),
             Said::Late => f.write_str(
                 "asked too late: it, the network or this process stood still, or its clock has stepped",
             ),
             Said::Fault(fault) => f.write_str(&fault.text),
         }
+    }
+}
+
+/// What a node said; `cause`: of its quarantine, if that is known.
+fn told(said: &Said, cause: Option<Cause>) -> String {
+    match (said, cause) {
+        (Said::Quarantined { left }, Some(cause)) => {
+            format!("in quarantine for another {left:?}: it {}", cause.told())
+        }
+        _ => said.to_string(),
     }
 }
 
@@ -209,7 +220,7 @@ impl NoQuorum {
             .links
             .iter()
             .zip(&self.said)
-            .map(|(link, said)| NodeError::new(link.shown(), said.to_string()))
+            .map(|(link, said)| NodeError::new(link.shown(), told(said, link.cause())))
             .collect();
         let held = matches!(kind, ErrorKind::Contended | ErrorKind::Timeout);
         let holder = || self.said.iter().find_map(Said::holder);

@@ -212,10 +212,13 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
             let info = format!("id=7 addr=10.9.9.9:999 laddr={address} fd=8 name= db={db}\n");
             bulk(out, info.as_bytes());
         }
-        ("client|setinfo", [_, _, _]) => line(out, b'+', "OK"),
+        ("client|setinfo", [_, _, _]) | ("client|setname", [_, _]) => line(out, b'+', "OK"),
         ("get", [key]) => {
             let value = host.get(key);
-            host.told(Told::Known(value.as_deref()));
+            // Why a quarantine began is for people.
+            if !key.ends_with(b"#quarantine") {
+                host.told(Told::Known(value.as_deref()));
+            }
             match value {
                 Some(value) => bulk(out, value.as_bytes()),
                 None => nil(session, out),

@@ -9,7 +9,7 @@ use super::talk::{good, next, receive, refused, send, unmoved};
 use super::target::Target;
 use crate::event::event;
 use crate::node::Fault;
-use crate::node::admission::{Gate, Stranger};
+use crate::node::admission::{Cause, Gate, Stranger};
 use crate::node::redis::native::Delete;
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
@@ -58,6 +58,11 @@ pub(super) async fn prepare(
         .take();
     commands.push(attempt);
     let needed = commands.len();
+    // Why it is in quarantine, if it is. Of a shard each hash slot has its own.
+    let asks_why = target.routes.is_none();
+    if asks_why {
+        commands.push(redis::cmd("GET").arg(&*gate.quarantine_key).take());
+    }
     // These may fail: servers before 7.2 do not know them.
     for (name, value) in [
         ("LIB-NAME", "quorlock"),
@@ -93,6 +98,10 @@ pub(super) async fn prepare(
         (false, true) => Delete::DelEx,
         (false, false) => Delete::Lean,
     };
+    if asks_why {
+        let why = replies.get(needed).map(text).unwrap_or_default();
+        gate.survey.quarantined(target.node, Cause::read(&why));
+    }
     replies.truncate(needed);
     let tried = replies.pop();
     for reply in replies {

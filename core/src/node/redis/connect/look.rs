@@ -109,6 +109,8 @@ pub(crate) struct Looked {
     pub(crate) placeless: bool,
     /// Its clock.
     pub(crate) time: NodeTime,
+    /// The `TIME` that it told last, in µs.
+    pub(crate) told: Option<u64>,
     pub(crate) round_trips: Vec<Duration>,
     /// Its record was read; `Some(None)`: it has none.
     pub(crate) record: Option<Option<String>>,
@@ -366,6 +368,7 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Resul
         _ => None,
     };
     if let Some(time) = time {
+        looked.told = Some(time);
         looked.time.observe(sent, received, time, target.gate.drift);
     }
     Ok(())

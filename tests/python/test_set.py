@@ -269,7 +269,7 @@ class Command(unittest.TestCase):
             for _ in range(2):
                 said = command("init", nodes=nodes)
                 self.assert_silent(stage, said)
-                self.assert_declared(stage, said, r"declared, gives no vote for another [3-6]\d\.\d s", status=74)
+                self.assert_declared(stage, said, r"declared, gives no vote for another (1 min \d s|[3-5]\d\.\d s)", status=74)
             said = command("init", "--force", nodes=nodes)
             self.assert_silent(stage, said)
             self.assert_declared(stage, said, "declared, votes")

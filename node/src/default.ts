@@ -1,5 +1,6 @@
 /** The clients that `redlock` makes by itself: one for each set of options. What they tell, `redlock.events` does. */
 
+import { environment } from "./options.js";
 import type { NativeClientOptions } from "./binding.js";
 import { Client } from "./client.js";
 import { Events, tellLog, warn, type ClientEvents } from "./events.js";
@@ -24,7 +25,7 @@ class Default extends Client {
 }
 
 export function defaultClient(options: NativeClientOptions): Client {
-  const place = JSON.stringify(Object.entries(options).sort());
+  const place = JSON.stringify([environment(), ...Object.entries(options).sort()]);
   let client = clients.get(place);
   if (client === undefined) {
     client = new Default(options);

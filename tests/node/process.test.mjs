@@ -249,6 +249,26 @@ test("the nodes of the environment are those of the thread that asks", async () 
   await worker.terminate();
 });
 
+test("what is not given comes from the environment of the thread", async () => {
+  const variables = { QUORLOCK_MAX_TTL: "2s", QUORLOCK_NAMESPACE: "own:", QUORLOCK_SET_NAME: "orders" };
+  const before = { ...process.env };
+  Object.assign(process.env, variables);
+  try {
+    const client = new Client({ nodes: ["memory://variables"] });
+    assert.throws(() => client.lock("a", { ttl: 3000 }), /above maxTtl \(2s\)/);
+    const own = new Client({ nodes: ["memory://variables"], maxTtl: 5000 });
+    await (await own.lock("a", { ttl: 3000 }).acquire()).release();
+    process.env.QUORLOCK_MAX_TTL = "s3cret-and-long";
+    assert.throws(() => new Client({ nodes: ["memory://variables"] }), (error) => {
+      return error.message.includes("QUORLOCK_MAX_TTL") && !error.message.includes("s3cret");
+    });
+    await Promise.all([client.close(), own.close()]);
+  } finally {
+    for (const name of Object.keys(variables)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
+});
+
 test("several workers at once contend for one lock", async () => {
   const counter = new Int32Array(new SharedArrayBuffer(8));
   const text = `

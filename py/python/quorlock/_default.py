@@ -23,10 +23,11 @@ _told_of_many = False
 def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
     made = client_options(nodes, **options)
-    made["environment"] = environment()
+    variables = environment()
+    made["environment"] = variables
     where = tuple(cast("list[str]", made.get("nodes", [])))
-    others = sorted((name, value) for name, value in made.items() if name != "nodes")
-    place = (os.getpid(), where, *others)
+    others = sorted((name, value) for name, value in made.items() if name not in ("nodes", "environment"))
+    place = (os.getpid(), where, variables, *others)
     known = _clients.get(place)
     if known is None:
         known = _clients.setdefault(place, _native.Client(made))

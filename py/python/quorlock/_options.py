@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from . import _native
-from ._unseen import guarded
 from .errors import InvalidArgumentError
 
 

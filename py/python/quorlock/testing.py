@@ -24,7 +24,7 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from . import _default, _native
 from ._options import Name, octets
@@ -63,7 +63,8 @@ def held(
 def _forget(listed: str) -> None:
     """Closes the clients that `redlock` has made for these nodes."""
     for place, client in list(_default._clients.items()):
-        if place[1] in (listed, tuple(listed.split(","))):
+        of_environment = not place[1] and ("QUORLOCK_NODES", listed) in cast("tuple[tuple[str, str], ...]", place[2])
+        if of_environment or place[1] == tuple(listed.split(",")):
             del _default._clients[place]
             client.close().wait()
 

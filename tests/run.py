@@ -196,7 +196,7 @@ GATE = [
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
     Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=10),
     # Every command that speaks with nodes, while these are in every state: it ends, and tells what it knows.
-    Step("states", [PYTHON, "tests/consumers/test_states.py", "-v"], floor=24),
+    Step("states", [PYTHON, "tests/consumers/test_states.py"], floor=24),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     # What is released: whether it can be, and this machine's packages in empty folders; all of them: `make dist-check`.
     # What others have made: checksums, sources, licences, and that the jobs which may publish build nothing.

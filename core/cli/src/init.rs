@@ -35,7 +35,7 @@ pub fn init(options: &Init) -> Result<i32, Failure> {
     };
     let mut probe = blocking::wait(client.probe())?;
     if let Err(error) = declared {
-        // A set that stands needs no more than a quorum of its nodes.
+        // A set that stands needs no more than a quorum of its nodes, which vote or will.
         let away = error.kind() == ErrorKind::QuorumUnavailable && !options.force;
         if !(away && stands(&probe)) {
             return Err(error.into());
@@ -51,9 +51,12 @@ pub fn init(options: &Init) -> Result<i32, Failure> {
     })
 }
 
-/// Whether a quorum of the nodes has the record of the set.
+/// Whether a quorum of the nodes has the record of the set, and votes or is in quarantine.
 fn stands(probe: &Probe) -> bool {
-    let ours = probe.nodes.iter().filter(|node| node.record == "expected");
+    let ours = probe
+        .nodes
+        .iter()
+        .filter(|node| node.record == "expected" && (node.votes || !node.quarantine.is_zero()));
     ours.count() >= probe.quorum
 }
 

@@ -128,7 +128,7 @@ pub use leases::Places;
 pub use leases::{Leases, LostOne};
 pub use lock::Lock;
 pub use locks::Locks;
-pub use metrics::{Durations, Histogram, Metrics, NodeMetrics};
+pub use metrics::{Durations, Histogram, Metrics, NodeMetrics, Oldest, SetMetrics};
 #[cfg(feature = "serde")]
 pub use options::{ClientOptions, LockOptions};
 pub use owner::Owner;

@@ -344,7 +344,10 @@ impl Lock {
     /// Measures one call.
     pub(crate) fn timed(&self) -> Result<Timed<'_>, Error> {
         let group = self.measured_group()?;
-        Ok(Timed::begin(&self.client.running()?.set, group, &self.name))
+        let set = &self.client.running()?.set;
+        // A candidate waits for as long as another leads, which nobody has to be told.
+        let waits = mutant!("candidates-wait", !self.options.election, true);
+        Ok(Timed::begin(set, group, &self.name, waits))
     }
 
     /// Wins, as a part of a call that is measured as a whole. Whether it was entered once

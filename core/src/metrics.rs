@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::protocol::loss::LossReason;
+use crate::protocol::measures::Outcome;
 use crate::stats::Stats;
 
 /// What clients have measured since they were made: one of them
@@ -37,6 +38,10 @@ pub struct Metrics {
     pub holds: Vec<Durations>,
     /// How many leases were lost, for each reason there is.
     pub lost: Vec<(LossReason, u64)>,
+    /// For how long the oldest is held, or waited for, of each group that was used.
+    pub oldest: Vec<Oldest>,
+    /// The sets of nodes, each once.
+    pub sets: Vec<SetMetrics>,
     /// The nodes; one that several clients name is there once.
     pub nodes: Vec<NodeMetrics>,
 }
@@ -56,14 +61,40 @@ pub struct Durations {
     pub times: Histogram,
 }
 
+/// The oldest of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Oldest {
+    /// The [group](crate::Lock::group) of the locks; empty for those without.
+    pub group: &'static str,
+    /// In which mode they were asked for, as a word: `exclusive`, `shared` or `slot`.
+    pub mode: &'static str,
+    /// For how long the oldest lease is held; zero if none is.
+    pub hold: Duration,
+    /// For how long the caller waits that has waited longest; zero if none does. Candidates of
+    /// an election do not count: they wait for as long as another leads.
+    pub wait: Duration,
+}
+
+/// How one set of nodes stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetMetrics {
+    /// Its [name](crate::ClientBuilder::set_name).
+    pub set: String,
+    /// How many more nodes may fail before locks stop; below zero: so many are missing for one to
+    /// be won. Of sets of one or two nodes nothing is told, for they can spare none.
+    pub spare: i64,
+}
+
 /// What is known of one node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeMetrics {
     /// The node, as in errors; never with credentials.
     pub node: String,
-    /// Whether it could vote when it was asked last; also if it was never asked. `None` where
-    /// no client is left that asks it.
+    /// Whether it would vote: as it was when it was asked last, which is not long ago while
+    /// metrics are read; also if it was never asked. `None` where no client is left that asks it.
     pub up: Option<bool>,
     /// How its clock stands against the one in the middle of the set's, in seconds; `None`
     /// where too little is known.
@@ -76,6 +107,14 @@ pub struct NodeMetrics {
     pub connects: u64,
     /// Steps of its clock that were seen.
     pub clock_steps: u64,
+    /// How much memory its server uses, in bytes, and how much it may; `None` where that has no
+    /// bound, or is not known.
+    pub memory_used: Option<u64>,
+    /// See [`memory_used`](NodeMetrics::memory_used).
+    pub memory_limit: Option<u64>,
+    /// When the first of the certificates ends that it showed when it was connected to, in seconds
+    /// since 1970; `None` without TLS.
+    pub certificate_expires: Option<u64>,
 }
 
 /// How many took how long.
@@ -120,6 +159,25 @@ impl Metrics {
                 None => self.lost.push((*reason, *count)),
             }
         }
+        for oldest in &other.oldest {
+            let known = self
+                .oldest
+                .iter_mut()
+                .find(|known| known.labels() == oldest.labels());
+            match known {
+                Some(known) => {
+                    known.hold = known.hold.max(oldest.hold);
+                    known.wait = known.wait.max(oldest.wait);
+                }
+                None => self.oldest.push(oldest.clone()),
+            }
+        }
+        for set in &other.sets {
+            match self.sets.iter_mut().find(|known| known.set == set.set) {
+                Some(known) => known.spare = known.spare.min(set.spare),
+                None => self.sets.push(set.clone()),
+            }
+        }
         for node in &other.nodes {
             match self.nodes.iter_mut().find(|known| known.node == node.node) {
                 Some(known) => known.add(node),
@@ -132,8 +190,11 @@ impl Metrics {
     pub(crate) fn past(mut self) -> Metrics {
         self.held = 0;
         self.stats = self.stats.past();
+        (self.oldest, self.sets) = (Vec::new(), Vec::new());
         for node in &mut self.nodes {
             (node.up, node.clock_offset, node.quarantine) = (None, None, Duration::ZERO);
+            (node.memory_used, node.memory_limit) = (None, None);
+            node.certificate_expires = None;
         }
         self
     }
@@ -161,6 +222,12 @@ impl Durations {
     }
 }
 
+impl Oldest {
+    fn labels(&self) -> [(&'static str, &'static str); 2] {
+        [("group", self.group), ("mode", self.mode)]
+    }
+}
+
 impl NodeMetrics {
     fn add(&mut self, other: &NodeMetrics) {
         let both = self.up.zip(other.up).map(|(mine, theirs)| mine && theirs);
@@ -174,6 +241,11 @@ impl NodeMetrics {
         self.round_trips.add(&other.round_trips);
         self.connects += other.connects;
         self.clock_steps += other.clock_steps;
+        if other.memory_used > self.memory_used {
+            (self.memory_used, self.memory_limit) = (other.memory_used, other.memory_limit);
+        }
+        let ends = self.certificate_expires.into_iter();
+        self.certificate_expires = ends.chain(other.certificate_expires).min();
     }
 }
 
@@ -181,6 +253,14 @@ impl NodeMetrics {
 impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Exposition(f);
+        // In each process from its start on, so that the first of them is seen to come.
+        let name = "quorlock_acquires_total";
+        out.head(name, "counter", "Acquires that have come to an end.")?;
+        for outcome in Outcome::ALL.map(Outcome::as_str) {
+            let these = self.acquires.iter().filter(|of| of.outcome == outcome);
+            let count: u64 = these.map(|of| of.times.count()).sum();
+            out.value(name, &[("outcome", outcome)], count)?;
+        }
         out.times(
             "quorlock_acquire_duration_seconds",
             "How long callers took to get a lock, or to give up.",
@@ -218,14 +298,23 @@ impl fmt::Display for Metrics {
             out.head(name, "gauge", help)?;
             out.value(name, &[], value)?;
         }
+        out.oldest(&self.oldest)?;
+        let name = "quorlock_spare_nodes";
+        let help = "How many more nodes may fail before locks stop.";
+        out.head(name, "gauge", help)?;
+        for set in &self.sets {
+            out.value(name, &[("set", &set.set)], set.spare)?;
+        }
         let name = "quorlock_lost_total";
         out.head(
             name,
             "counter",
             "Locks that were lost while they were held.",
         )?;
-        for (reason, count) in &self.lost {
-            out.value(name, &[("reason", reason.as_str())], *count)?;
+        for reason in LossReason::ALL {
+            let these = self.lost.iter().filter(|(known, _)| known == reason);
+            let count: u64 = these.map(|(_, count)| count).sum();
+            out.value(name, &[("reason", reason.as_str())], count)?;
         }
         for (name, help, value) in [
             (
@@ -309,6 +398,38 @@ impl Exposition<'_, '_> {
         Ok(())
     }
 
+    /// Those without a group are there from the start on.
+    fn oldest(&mut self, all: &[Oldest]) -> fmt::Result {
+        let none = Oldest {
+            group: "",
+            mode: "exclusive",
+            hold: Duration::ZERO,
+            wait: Duration::ZERO,
+        };
+        let is_there = all.iter().any(|oldest| oldest.labels() == none.labels());
+        let none = Some(&none).filter(|_| !is_there);
+        let hold: fn(&Oldest) -> Duration = |oldest| oldest.hold;
+        let wait: fn(&Oldest) -> Duration = |oldest| oldest.wait;
+        for (name, help, age) in [
+            (
+                "quorlock_oldest_hold_seconds",
+                "For how long the lock is held that is held longest.",
+                hold,
+            ),
+            (
+                "quorlock_oldest_wait_seconds",
+                "For how long the caller waits that has waited longest.",
+                wait,
+            ),
+        ] {
+            self.head(name, "gauge", help)?;
+            for oldest in none.into_iter().chain(all) {
+                self.value(name, &oldest.labels(), age(oldest).as_secs_f64())?;
+            }
+        }
+        Ok(())
+    }
+
     fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) -> fmt::Result {
         let bucket = format!("{name}_bucket");
         let mut below = 0;
@@ -328,7 +449,7 @@ impl Exposition<'_, '_> {
             nodes,
             "quorlock_node_up",
             "gauge",
-            "Whether the node could vote when it was asked last.",
+            "Whether the node votes.",
             |node| node.up.map(|up| f64::from(u8::from(up))),
         )?;
         self.of_each(
@@ -344,6 +465,27 @@ impl Exposition<'_, '_> {
             "gauge",
             "How much longer the node gives no vote, since it may have lost some.",
             |node| node.up.map(|_| node.quarantine.as_secs_f64()),
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_memory_used_bytes",
+            "gauge",
+            "How much memory the server of the node uses, where that has a limit.",
+            |node| node.memory_used.map(|bytes| bytes as f64),
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_memory_limit_bytes",
+            "gauge",
+            "How much memory the server of the node may use.",
+            |node| node.memory_limit.map(|bytes| bytes as f64),
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_certificate_expires_timestamp_seconds",
+            "gauge",
+            "When the first of the certificates ends that the node has shown.",
+            |node| node.certificate_expires.map(|at| at as f64),
         )?;
         self.of_each(
             nodes,

@@ -11,12 +11,15 @@ use super::metrics::{Registered, Standing, counted};
 use crate::config::{Given, LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::event::event;
-use crate::metrics::Metrics;
+use crate::hash::HashMap;
+use crate::metrics::{Metrics, Oldest, SetMetrics};
 use crate::node::names::{Naming, lock_key, semaphore};
 use crate::node::redis::tls::Tls;
+use crate::protocol::heartbeat::Heartbeat;
 use crate::protocol::hold::Hold;
 use crate::protocol::loss::LossReason;
 use crate::protocol::order::Order;
+use crate::protocol::quorum::quorum;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
@@ -38,6 +41,8 @@ pub(crate) struct Inner {
     /// Where the nodes call its waiters.
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) watchdog: Arc<Watchdog>,
+    /// Asks the nodes while metrics are read. Not run in the simulator.
+    pub(super) heartbeat: Arc<Heartbeat>,
     pub(crate) runtime: &'static Runtime,
     pub(crate) io: Io,
     /// The label of leases that are given none.
@@ -149,6 +154,7 @@ impl Inner {
             hold.forfeit(LossReason::Closed);
         }
         self.watchdog.close();
+        self.heartbeat.close();
         // Whoever asks or waits gives up, and leaves the queues.
         self.inbox.close();
     }
@@ -189,6 +195,36 @@ impl Inner {
         stats.ahead = self.inbox.ahead().into();
     }
 
+    /// For how long the oldest of each group is held, or waited for.
+    fn oldest(&self) -> Vec<Oldest> {
+        let now = self.set.clock.now();
+        let mut holds = HashMap::default();
+        for (group, age) in self.watchdog.leases().iter().filter_map(|h| h.age(now)) {
+            let oldest: &mut Duration = holds.entry(group.place()).or_default();
+            *oldest = age.max(*oldest);
+        }
+        let groups = self.set.counters.measures.groups();
+        groups
+            .map(|(group, of)| Oldest {
+                group: group.name(),
+                mode: group.mode(),
+                hold: holds.get(&group.place()).copied().unwrap_or_default(),
+                wait: of.oldest_wait().map_or(Duration::ZERO, |at| at.until(now)),
+            })
+            .collect()
+    }
+
+    /// How many of its nodes may fail yet. A set of one or two can spare none, and that is no news.
+    fn spare_nodes(&self) -> Option<SetMetrics> {
+        let nodes = self.set.links.len();
+        let vote = (0..nodes).filter(|node| self.set.votes(*node)).count();
+        let spare = |vote: usize| vote as i64 - quorum(nodes) as i64;
+        (spare(nodes) > 0).then(|| SetMetrics {
+            set: self.settings.set_name.to_string(),
+            spare: spare(vote),
+        })
+    }
+
     /// How the clock of a node stands against the one in the middle, in seconds.
     fn clock_offset(&self, node: usize) -> Option<f64> {
         let now = self.set.clock.now();
@@ -200,13 +236,22 @@ impl Inner {
 impl Standing for Inner {
     fn tell(&self, metrics: &mut Metrics) {
         self.tell_waiters(&mut metrics.stats);
+        metrics.oldest = self.oldest();
         if self.is_closed() {
             return;
         }
+        if self.is_here() {
+            self.heartbeat.read();
+        }
+        metrics.sets.extend(self.spare_nodes());
         for (place, node) in metrics.nodes.iter_mut().enumerate() {
-            node.up = Some(!self.set.has_failed(place, None));
+            node.up = Some(self.set.votes(place));
             node.clock_offset = self.clock_offset(place);
             node.quarantine = self.set.quarantine(place);
+            let server = self.set.links[place].server();
+            node.memory_used = server.memory.map(|memory| memory.used);
+            node.memory_limit = server.memory.map(|memory| memory.limit);
+            node.certificate_expires = server.certificate_expires;
         }
     }
 
@@ -268,6 +313,7 @@ impl Drop for Inner {
             return;
         }
         self.watchdog.close();
+        self.heartbeat.close();
         for link in &self.set.links {
             link.close();
         }

@@ -159,6 +159,9 @@ impl Counted {
                 round_trips: histogram(&of.round_trips),
                 connects: link.connects(),
                 clock_steps: of.clock_steps(),
+                memory_used: None,
+                memory_limit: None,
+                certificate_expires: None,
             })
             .collect();
         metrics
@@ -178,26 +181,26 @@ fn histogram(of: &measures::Histogram) -> Histogram {
 /// counted stays in it when the client is closed and gone. Serve it as
 /// `text/plain; version=0.0.4`.
 ///
-/// In a forked child it begins anew.
+/// Waits for nothing. While it is read, nodes that nobody asks for a vote are asked for one every
+/// two seconds, so that what it tells of them is known. In a forked child it begins anew.
 pub fn metrics_text() -> String {
     of_process().to_string()
 }
 
 fn of_process() -> Metrics {
-    // Dropped behind the lock: one may be the last that holds a client, whose end locks it.
-    let mut alive: Vec<Arc<dyn Standing>> = Vec::new();
     let state = lock(&Measured::get().state);
     let mut all = state.past.clone();
-    for client in &state.clients {
-        let mut metrics = client.read();
-        if let Some(client) = client.client.upgrade() {
+    let clients = state.clients.iter();
+    let clients: Vec<_> = clients.map(|c| (c.read(), c.client.upgrade())).collect();
+    // How they stand is asked, and they are dropped, behind the lock: each may be the last that
+    // holds a client, or a lease, whose end locks it.
+    drop(state);
+    for (mut metrics, client) in clients {
+        if let Some(client) = client {
             client.tell(&mut metrics);
-            alive.push(client);
         }
         all.add(&metrics);
     }
-    drop(state);
-    drop(alive);
     all
 }
 

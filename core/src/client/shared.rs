@@ -27,6 +27,7 @@ use crate::node::redis::RedisLink;
 use crate::node::redis::tls::Tls;
 use crate::node::{Link, Waits};
 use crate::process;
+use crate::protocol::heartbeat::Heartbeat;
 use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
@@ -175,15 +176,23 @@ impl Shared {
         set.note = note;
         set.connect_timeout = settings.connect_timeout;
         watchdog.follow_steps(&set);
+        let set = Arc::new(set);
+        let heartbeat = Heartbeat::new(set.clone(), settings.node_timeout);
+        let (beats, its_clock) = (heartbeat.clone(), set.clock.clone());
+        io.run(ends.told_by(async move {
+            let what = "the heartbeat of the nodes";
+            lasting(|| beats.clone().run(), its_clock, warn, what).await;
+        }));
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             registered: Some(Registered::new(&set, &inbox, inner.clone())),
-            set: Arc::new(set),
+            set,
             settings,
             owners: Owners::default(),
             order: Order::default(),
             lines: Arc::default(),
             inbox,
             watchdog,
+            heartbeat,
             runtime,
             io,
             process_label: Arc::new(config::process_label()),

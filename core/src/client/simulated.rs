@@ -10,6 +10,7 @@ use super::shared::Shared;
 use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::redis::tls::Tls;
+use crate::protocol::heartbeat::Heartbeat;
 use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
@@ -37,6 +38,7 @@ impl ClientBuilder {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.build().expect("a runtime without drivers")
         };
+        let heartbeat = Heartbeat::new(set.clone(), self.settings.node_timeout);
         let inner = Inner {
             set,
             settings: self.settings,
@@ -45,6 +47,7 @@ impl ClientBuilder {
             lines: Arc::default(),
             inbox,
             watchdog,
+            heartbeat,
             runtime: Runtime::get(),
             io: Io {
                 handle: NOBODYS.get_or_init(never_entered).handle().clone(),

@@ -212,3 +212,132 @@ fn a_lease_that_is_passed_on_is_each_time_of_the_group_that_has_it() {
     };
     assert_eq!((of("measured-one"), of("measured-other")), (1, 1));
 }
+
+fn oldest(client: &Client, group: &str) -> Oldest {
+    let all = client.metrics().oldest;
+    all.into_iter().find(|of| of.group == group).unwrap()
+}
+
+#[test]
+fn the_oldest_hold_and_the_oldest_wait_are_told_of_each_group() {
+    let client = client("oldest");
+    let lock = |name: &str| client.lock(name).group("oldest");
+    let first = wait(lock("a").acquire()).unwrap();
+    let since = std::time::Instant::now();
+    let second = wait(lock("b").acquire()).unwrap();
+    let held = since.elapsed();
+    let now = oldest(&client, "oldest");
+    assert!(now.hold >= held && now.wait.is_zero(), "{now:?}");
+    let patient = lock("a").wait(None);
+    let mut waits = Box::pin(patient.acquire());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let since = std::time::Instant::now();
+    assert!(waits.as_mut().poll(&mut cx).is_pending());
+    let now = oldest(&client, "oldest");
+    assert!(
+        !now.wait.is_zero() && now.wait <= since.elapsed(),
+        "{now:?}"
+    );
+    let name = "quorlock_oldest_wait_seconds{group=\"oldest\",mode=\"exclusive\"}";
+    assert!(samples(&metrics_text())[name] >= now.wait.as_secs_f64());
+    drop(waits);
+    drop((first, second));
+    // The series stays.
+    let now = oldest(&client, "oldest");
+    assert_eq!((now.hold, now.wait), (Duration::ZERO, Duration::ZERO));
+    wait(client.close());
+}
+
+#[test]
+fn a_candidate_waits_for_as_long_as_another_leads() {
+    let client = client("oldest-candidate");
+    let election = || client.election("chief").group("oldest-candidate");
+    let term = wait(election().campaign()).unwrap();
+    let other = election();
+    let mut waits = Box::pin(other.campaign());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waits.as_mut().poll(&mut cx).is_pending());
+    let now = oldest(&client, "oldest-candidate");
+    assert!(now.wait.is_zero() && !now.hold.is_zero(), "{now:?}");
+    drop((waits, term));
+}
+
+#[test]
+fn a_set_tells_how_many_of_its_nodes_may_fail() {
+    let spare = |nodes: usize| {
+        let client = Client::new(crate::testing::nodes(nodes)).unwrap();
+        drop(held(&client, "spare"));
+        let sets = client.metrics().sets;
+        sets.iter()
+            .map(|of| (of.set.clone(), of.spare))
+            .collect::<Vec<_>>()
+    };
+    let told = |spare| vec![("default".to_owned(), spare)];
+    assert!(spare(1).is_empty() && spare(2).is_empty());
+    assert_eq!((spare(3), spare(4), spare(5)), (told(1), told(1), told(2)));
+    let mut all = Metrics::default();
+    for spare in [1, -1, 2] {
+        let sets = vec![SetMetrics {
+            set: "a".into(),
+            spare,
+        }];
+        all.add(&Metrics {
+            sets,
+            ..Metrics::default()
+        });
+    }
+    assert_eq!((all.sets.len(), all.sets[0].spare), (1, -1));
+    assert!(
+        all.to_string()
+            .contains("quorlock_spare_nodes{set=\"a\"} -1\n")
+    );
+    assert!(all.past().sets.is_empty());
+}
+
+#[test]
+fn what_was_not_counted_yet_is_zero() {
+    let none = samples(&Metrics::default().to_string());
+    for outcome in ["won", "no_quorum", "failed", "timeout"] {
+        assert_eq!(
+            none[&format!("quorlock_acquires_total{{outcome=\"{outcome}\"}}")],
+            0.0
+        );
+    }
+    assert_eq!(none["quorlock_lost_total{reason=\"expired\"}"], 0.0);
+    assert_eq!(
+        none["quorlock_oldest_hold_seconds{group=\"\",mode=\"exclusive\"}"],
+        0.0
+    );
+    let client = client("measured-outcomes");
+    for group in ["measured-outcome", "measured-outcome-too"] {
+        drop(held(&client, group));
+    }
+    let now = samples(&client.metrics().to_string());
+    assert_eq!(now["quorlock_acquires_total{outcome=\"won\"}"], 2.0);
+}
+
+#[test]
+fn of_a_node_that_several_clients_ask_the_worst_is_told() {
+    let node = |used: Option<u64>, certificate_expires| NodeMetrics {
+        node: "n".into(),
+        up: Some(true),
+        clock_offset: None,
+        quarantine: Duration::ZERO,
+        round_trips: Histogram::default(),
+        connects: 0,
+        clock_steps: 0,
+        memory_used: used,
+        memory_limit: used.map(|_| 100),
+        certificate_expires,
+    };
+    let mut all = node(None, None);
+    for more in [
+        node(Some(7), Some(20)),
+        node(None, Some(10)),
+        node(Some(5), None),
+    ] {
+        all.add(&more);
+    }
+    let told = (all.memory_used, all.memory_limit, all.certificate_expires);
+    assert_eq!(told, (Some(7), Some(100), Some(10)));
+}

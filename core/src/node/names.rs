@@ -179,6 +179,11 @@ pub fn quarantine_key(namespace: &str) -> Vec<u8> {
     format!("{namespace}#quarantine").into_bytes()
 }
 
+/// The key of a lock that no client has: of a heartbeat, with this tag.
+pub(crate) fn beat_key(namespace: &str, tag: &str) -> Vec<u8> {
+    format!("{namespace}#beat:{{{tag}}}").into_bytes()
+}
+
 /// The part of a key that Redis hashes: between the first `{` and the first
 /// `}` after it, unless that is empty (Redis cluster specification, "Hash
 /// tags").

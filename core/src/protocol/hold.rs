@@ -328,6 +328,7 @@ impl Hold {
     fn note_health(&self, node: usize, reply: &Reply) {
         let pause = 2 * self.terms.timing.node_timeout;
         let key = &self.terms.keys.lock;
+        self.set.heard(node, reply);
         match reply {
             Reply::Quarantined { left } => {
                 self.set.quarantined(node, *left);

@@ -4,11 +4,16 @@
 //! A histogram is a row of counters, so to measure is to add one to one of them. Whoever reads
 //! sums them up: a histogram has no count of its own that could differ from its buckets.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::protocol::group::{GROUPS, Group};
 use crate::protocol::loss::LossReason;
 
@@ -109,6 +114,20 @@ pub(crate) struct OfGroup {
     pub(crate) acquires: [Histogram; Outcome::ALL.len()],
     pub(crate) released: Histogram,
     pub(crate) lost: Histogram,
+    waits: Waits,
+}
+
+/// When the calls began that are under way, and how many did at each moment.
+#[derive(Debug, Default)]
+struct Waits(Mutex<BTreeMap<Instant, u32>>);
+
+impl OfGroup {
+    /// When the oldest of the calls that are under way began.
+    pub(crate) fn oldest_wait(&self) -> Option<Instant> {
+        let waits = lock(&self.waits.0);
+        let first = waits.keys().next();
+        mutant!("newest-wait-is-the-oldest", first, waits.keys().next_back()).copied()
+    }
 }
 
 /// What is measured of one node.
@@ -157,6 +176,22 @@ impl Measures {
         known.filter_map(|(place, of)| Some((Group::at(place), of.get()?)))
     }
 
+    /// A call begins that waits for a lock.
+    pub(crate) fn waits(&self, group: Group, since: Instant) {
+        *lock(&self.group(group).waits.0).entry(since).or_default() += 1;
+    }
+
+    /// It has ended.
+    pub(crate) fn waits_no_more(&self, group: Group, since: Instant) {
+        let mut waits = lock(&self.group(group).waits.0);
+        if let Some(count) = waits.get_mut(&since) {
+            *count -= 1;
+            if *count == 0 {
+                waits.remove(&since);
+            }
+        }
+    }
+
     pub(crate) fn acquired(&self, group: Group, outcome: Outcome, time: Duration) {
         self.group(group).acquires[outcome as usize].add(time);
     }
@@ -200,6 +235,30 @@ mod tests {
             prop_assert!(BOUNDS.get(place).is_none_or(|bound| micros <= *bound));
             prop_assert!(place == 0 || micros > BOUNDS[place - 1]);
             prop_assert_eq!(sum, Duration::from_micros(micros));
+        }
+    }
+
+    #[test]
+    fn the_oldest_of_those_that_wait_is_told() {
+        let (measures, group) = (Measures::new(0), Group::default());
+        let oldest = || {
+            let of = measures.groups().next();
+            of.and_then(|(_, of)| of.oldest_wait())
+        };
+        assert_eq!(oldest(), None);
+        for since in [5, 3, 3, 9] {
+            measures.waits(group, Instant(since));
+        }
+        for (gone, left) in [
+            (9, Some(3)),
+            (3, Some(3)),
+            (3, Some(5)),
+            (7, Some(5)),
+            (5, None),
+        ] {
+            assert!(oldest().is_some());
+            measures.waits_no_more(group, Instant(gone));
+            assert_eq!(oldest(), left.map(Instant));
         }
     }
 

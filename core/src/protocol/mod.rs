@@ -12,6 +12,7 @@ pub(crate) mod counters;
 pub(crate) mod fence;
 pub(crate) mod force;
 pub mod group;
+pub(crate) mod heartbeat;
 pub mod hold;
 pub(crate) mod home;
 pub(crate) mod inspect;

@@ -12,7 +12,7 @@ use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
-use crate::node::{Link, Request, Sink, Ticket};
+use crate::node::{FaultKind, Link, Reply, Request, Sink, Ticket};
 use crate::protocol::apart::Apart;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
@@ -105,6 +105,18 @@ struct NodeClock {
     late: AtomicBool,
     /// It was in quarantine lately: until this moment.
     quarantined_until: AtomicU64,
+    word: Word,
+}
+
+/// What a node has said of its votes last, for metrics: no lock rests on it.
+#[derive(Default)]
+struct Word {
+    /// It did not answer.
+    silent: AtomicBool,
+    /// It answered that it gives none.
+    refuses: AtomicBool,
+    /// When it gave one last, or gave none.
+    at: AtomicU64,
 }
 
 impl Set {
@@ -356,6 +368,40 @@ impl Set {
         }
     }
 
+    /// A node has replied to this: what that tells of its votes is its [word](Set::votes). What keeps
+    /// it from voting for one lock tells nothing, nor does one part of a node that has several.
+    pub(crate) fn heard(&self, node: usize, reply: &Reply) {
+        let word = &self.clocks[node].word;
+        let (silent, refuses) = match reply {
+            Reply::Failed(fault) if fault.of_lock || fault.kind == FaultKind::Refused => return,
+            Reply::Failed(_) | Reply::Quarantined { .. } if self.is_apart(node) => return,
+            Reply::Failed(fault) => match fault.kind {
+                FaultKind::Timeout | FaultKind::Unreachable => (true, false),
+                _ => (false, true),
+            },
+            Reply::Quarantined { .. } => (false, true),
+            // A vote that it gave before is another matter: one that is full lengthens those.
+            Reply::Granted { .. } | Reply::Chosen { .. } => (false, false),
+            // It is there; whether it would vote is not said.
+            _ => return word.silent.store(false, Ordering::Relaxed),
+        };
+        word.silent.store(silent, Ordering::Relaxed);
+        word.refuses.store(refuses, Ordering::Relaxed);
+        word.at.store(self.clock.now().0, Ordering::Relaxed);
+    }
+
+    /// Whether a node would vote, by its last word; also if it was never asked.
+    pub(crate) fn votes(&self, node: usize) -> bool {
+        let word = &self.clocks[node].word;
+        let (silent, refuses) = (&word.silent, &word.refuses);
+        !(silent.load(Ordering::Relaxed) || refuses.load(Ordering::Relaxed))
+    }
+
+    /// When that word was said.
+    pub(crate) fn last_word(&self, node: usize) -> Instant {
+        Instant(self.clocks[node].word.at.load(Ordering::Relaxed))
+    }
+
     /// A node was asked for its vote, and answered while it would have been waited for.
     pub(crate) fn was_prompt(&self, node: usize, key: &[u8]) {
         self.apart.mend(key, node, |lock| lock.late = false);
@@ -442,7 +488,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Leaving, Mode, Op, Reply, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Mode, Op, Value, Waits};
     use crate::token::SystemRng;
 
     /// A node whose task has yet to be woken, if `owing`, for each request.

@@ -11,16 +11,22 @@ pub(crate) struct Timed<'a> {
     set: &'a Set,
     group: Group,
     begun: Instant,
+    /// It counts among those that wait.
+    waits: bool,
     outcome: Option<Outcome>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
 
 impl<'a> Timed<'a> {
-    /// A call begins.
-    pub(crate) fn begin(set: &'a Set, group: Group, name: &[u8]) -> Timed<'a> {
+    /// A call begins; `waits`: it counts among those that wait, as one does that is ever to end.
+    pub(crate) fn begin(set: &'a Set, group: Group, name: &[u8], waits: bool) -> Timed<'a> {
         #[cfg(not(feature = "tracing"))]
         let _ = name;
+        let begun = set.clock.now();
+        if waits {
+            set.counters.measures.waits(group, begun);
+        }
         Timed {
             #[cfg(feature = "tracing")]
             span: tracing::info_span!(
@@ -33,7 +39,8 @@ impl<'a> Timed<'a> {
             ),
             set,
             group,
-            begun: set.clock.now(),
+            begun,
+            waits,
             outcome: Some(Outcome::Cancelled),
         }
     }
@@ -57,11 +64,14 @@ impl<'a> Timed<'a> {
 
 impl Drop for Timed<'_> {
     fn drop(&mut self) {
+        let measures = &self.set.counters.measures;
+        if self.waits {
+            measures.waits_no_more(self.group, self.begun);
+        }
         if let Some(outcome) = self.outcome {
             #[cfg(feature = "tracing")]
             self.span.record("outcome", outcome.as_str());
             let took = self.begun.until(self.set.clock.now());
-            let measures = &self.set.counters.measures;
             measures.acquired(self.group, outcome, took);
         }
     }

@@ -7,6 +7,7 @@ use super::stranger::Stranger;
 use crate::foreign;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
+use crate::node::Memory;
 
 /// What a server without a record may have lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,8 @@ pub struct Info {
     /// What it drops when it is full; `None` if it has no bound or drops
     /// nothing.
     eviction: Option<String>,
+    /// How much memory it uses, and may; `None` if it has no bound, or drops keys there.
+    pub(crate) memory: Option<Memory>,
     /// How long it has run, in whole seconds by its own clock.
     uptime: Option<u64>,
     /// It never was a replica, and dropped nothing, in this run.
@@ -130,7 +133,10 @@ impl Info {
                 .map(|(_, value)| value.to_owned())
         };
         let replica = get("role").is_some_and(|role| role != "master");
+        let bytes = |name: &str| get(name).and_then(|bytes| bytes.parse::<u64>().ok());
         let bounded = get("maxmemory").is_some_and(|bytes| bytes != "0");
+        let eviction = get("maxmemory_policy").filter(|p| bounded && p != "noeviction");
+        let memory = bytes("used_memory").zip(bytes("maxmemory"));
         let history = get("master_replid2");
         Info {
             // One of another kind would not fit into a record.
@@ -153,9 +159,10 @@ impl Info {
                     get("master_port").unwrap_or_default()
                 ))
             }),
-            eviction: get("maxmemory_policy")
-                .filter(|p| bounded && p != "noeviction")
-                .map(|policy| foreign::told(&policy)),
+            memory: memory
+                .filter(|(_, limit)| *limit > 0 && eviction.is_none())
+                .map(|(used, limit)| Memory { used, limit }),
+            eviction: eviction.map(|policy| foreign::told(&policy)),
             uptime: get("uptime_in_seconds").and_then(|seconds| seconds.parse().ok()),
             untouched: {
                 let never_replica = history.as_deref().is_some_and(zeros);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use super::redis::connect::Target;
 use super::redis::outbox::Item;
-use super::{Link, Request, Sink, Subscriber, Ticket};
+use super::{Link, Request, Server, Sink, Subscriber, Ticket};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::runtime::drive::Driver;
@@ -115,6 +115,10 @@ impl Link for ClusterLink {
 
     fn connects(&self) -> u64 {
         self.0.sum(|shard| shard.connects())
+    }
+
+    fn server(&self) -> Server {
+        self.0.fullest()
     }
 
     fn dropped(&self) -> u64 {

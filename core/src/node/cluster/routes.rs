@@ -25,7 +25,7 @@ use crate::node::redis::outbox::{HAS_ENDED, Item};
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
 use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY, Worker};
-use crate::node::{Fault, FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
+use crate::node::{Fault, FaultKind, Link, Op, Reply, Server, Sink, Subscriber, Ticket};
 use crate::runtime::drive::{Driver, let_go};
 use crate::wakers::Wakers;
 
@@ -321,6 +321,13 @@ impl Routes {
     pub(super) fn sum(&self, of: impl Fn(&RedisLink) -> u64) -> u64 {
         let state = lock(&self.state);
         state.shards.iter().map(|shard| of(&shard.link)).sum()
+    }
+
+    /// What the fullest of the shards has said, and when the first of their certificates ends.
+    pub(super) fn fullest(&self) -> Server {
+        let state = lock(&self.state);
+        let said = state.shards.iter().map(|shard| shard.link.server());
+        said.reduce(Server::worse).unwrap_or_default()
     }
 
     pub(super) fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {

@@ -26,9 +26,9 @@ use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
-use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::{Record, Reign};
+use crate::node::{Fault, Server};
 use admit::{Keys, admit};
 pub(crate) use census::inboxes;
 pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
@@ -75,6 +75,8 @@ pub(crate) struct Connected {
     pub(crate) node_timeout: Duration,
     /// What the node's clock was.
     pub(crate) time: Told,
+    /// What the server says of itself.
+    pub(crate) about: Server,
     /// How far clock rates may differ.
     pub(crate) drift: f64,
     /// As it was [asked](How::stepped): the quarantine has begun again.
@@ -120,6 +122,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         endpoint,
         reign,
         time,
+        about,
         resp3,
         ..
     } = greeted;
@@ -151,6 +154,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         succeeds,
         wait_replicas: gate.wait_replicas,
         accept_eviction: gate.accept_eviction,
+        about,
         drift: gate.drift,
         node_timeout: gate.node_timeout,
         time,

@@ -436,6 +436,9 @@ impl Connection {
         while let Some((item, outcome)) = self.done.pop_front() {
             self.take_outcome(item, outcome);
         }
+        if let Some(memory) = self.up.as_mut().and_then(Pipe::take_memory) {
+            lock(&self.outbox.server).memory = mutant!("memory-as-on-connect", memory, None);
+        }
         if self.up.as_ref().is_some_and(Pipe::evicts) {
             // It is refused there, or no more.
             self.readmit();
@@ -577,6 +580,7 @@ impl Connection {
             ));
             self.doubt();
             self.silent = true;
+            lock(&self.outbox.server).memory = None;
             self.pause();
         }
         let looks_up = self.is_looking_up();

@@ -7,9 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-#[cfg(feature = "tls")]
-use std::time::UNIX_EPOCH;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 #[cfg(feature = "tls")]
 use rustls::pki_types::ServerName;
@@ -228,15 +226,15 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Until when the certificate of the server is good, where it has shown one.
-    pub(crate) fn certified_until(&self) -> Option<SystemTime> {
+    /// When the first of the certificates ends that the server has shown, in seconds since 1970.
+    pub(crate) fn certificate_expires(&self) -> Option<u64> {
         match self {
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => {
-                let shown = stream.get_ref().1.peer_certificates()?;
-                let own = Certificate::from_der(shown.first()?).ok()?;
-                let until = own.tbs_certificate().validity().not_after;
-                UNIX_EPOCH.checked_add(until.to_unix_duration())
+                let shown = stream.get_ref().1.peer_certificates()?.iter();
+                let read = shown.filter_map(|der| Certificate::from_der(der).ok());
+                let ends = read.map(|one| one.tbs_certificate().validity().not_after);
+                ends.map(|end| end.to_unix_duration().as_secs()).min()
             }
             _ => None,
         }

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::admission::{Cause, Gate};
-use super::{Fault, FaultKind, Link, Reply, Request, Sink, Subscriber, Ticket};
+use super::{Fault, FaultKind, Link, Reply, Request, Server, Sink, Subscriber, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::hash::fnv1a;
 use crate::mutex::lock;
@@ -222,6 +222,10 @@ impl Link for RedisLink {
 
     fn connects(&self) -> u64 {
         self.outbox.connects.load(Ordering::Relaxed)
+    }
+
+    fn server(&self) -> Server {
+        *lock(&self.outbox.server)
     }
 
     fn dropped(&self) -> u64 {

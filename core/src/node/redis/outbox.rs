@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
+use crate::node::{Fault, FaultKind, Op, Reply, Request, Server, Sink, Subscriber, Ticket};
 use crate::wakers::Wakers;
 
 /// See the [module documentation](self).
@@ -24,6 +24,8 @@ pub(crate) struct Outbox {
     pub(crate) dropped: AtomicU64,
     /// Pushes that no node sends to the client's inbox.
     pub(crate) stray: AtomicU64,
+    /// What the server has said of itself last.
+    pub(crate) server: Mutex<Server>,
 }
 
 #[derive(Default)]

@@ -25,7 +25,7 @@ use crate::mutants::mutant;
 use crate::node::admission::Info;
 use crate::node::native::{key_end_of, outcome};
 use crate::node::time::NodeTime;
-use crate::node::{FaultKind, Op, Reply, Request, names};
+use crate::node::{FaultKind, Memory, Op, Reply, Request, names};
 use replicas::Replicas;
 
 /// How long a connection is used before its server is asked again whether it drops keys, behind
@@ -66,6 +66,8 @@ pub(crate) struct Pipe {
     /// When the server is asked again whether it drops keys; it was found to.
     look_at: Instant,
     evicts: bool,
+    /// What it has said of its memory since that was [taken](Pipe::take_memory).
+    memory: Option<Option<Memory>>,
     /// It has answered since somebody [looked](Pipe::expire), and when that was that
     /// it had.
     heard: bool,
@@ -121,6 +123,7 @@ impl Pipe {
                 false => at + LOOKED_AT,
             },
             evicts: false,
+            memory: None,
             heard: false,
             quiet_since: Instant::NEVER,
             replies: 0,
@@ -320,6 +323,11 @@ impl Pipe {
         self.evicts
     }
 
+    /// What it says of its memory, if it has said that since this was asked last.
+    pub(crate) fn take_memory(&mut self) -> Option<Option<Memory>> {
+        self.memory.take()
+    }
+
     /// Takes a reply, the oldest request's; appends to `done` what it tells of whom.
     /// Returns false if nobody has asked.
     pub(crate) fn take_reply(
@@ -427,7 +435,11 @@ impl Pipe {
             Place::Memory => match &reply {
                 // A user that may not ask was told so on connect.
                 Resp::ServerError(_) => self.look_at = Instant::FAR,
-                said => self.evicts = Info::parse(&replies::text(said)).evicts(),
+                said => {
+                    let info = Info::parse(&replies::text(said));
+                    self.evicts = info.evicts();
+                    self.memory = Some(info.memory);
+                }
             },
             Place::Listen => {
                 // Whoever may not listen asks from time to time.

@@ -69,6 +69,11 @@ impl Wire {
         }
     }
 
+    /// See [`Stream::certificate_expires`].
+    pub(crate) fn certificate_expires(&self) -> Option<u64> {
+        self.stream.certificate_expires()
+    }
+
     /// Writes what is in `out`. Ready when all of it is gone.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.out.len() {

@@ -14,6 +14,7 @@ use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::protocol::counters::count;
+use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::quorum;
 
@@ -113,6 +114,14 @@ impl Hold {
     /// the watchdog.
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// Since when the lease is held, and of which group it is; nothing of one that is over. Tells
+    /// nobody of a loss.
+    pub(crate) fn age(&self, now: Instant) -> Option<(Group, Duration)> {
+        let state = self.state();
+        let held = state.phase == Phase::Held && now < self.end();
+        held.then(|| (state.lease.group, state.lease.since.until(now)))
     }
 
     /// Validity left; zero if the lease is over.

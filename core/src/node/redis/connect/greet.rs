@@ -22,7 +22,7 @@ use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{resp, server_error};
-use crate::node::{Fault, FaultKind};
+use crate::node::{Fault, FaultKind, Server};
 
 /// What a node's clock was, by its own word: before anything was written there,
 /// so that a step which ends a quarantine too early comes after it.
@@ -46,6 +46,8 @@ pub(super) struct Greeted {
     /// Where it stands in the order of masters.
     pub(super) reign: Reign,
     pub(super) time: Told,
+    /// What it says of itself.
+    pub(super) about: Server,
     /// It sends pushes.
     pub(super) resp3: bool,
 }
@@ -170,7 +172,6 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         Some(_) => (Newness::Used, false),
     };
     Ok(Greeted {
-        wire,
         look: Look {
             stored: record,
             run: run.map(|run| beginning(run).to_owned()),
@@ -185,6 +186,11 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             false => own_address,
         },
         endpoint,
+        about: Server {
+            memory: info.memory,
+            certificate_expires: wire.certificate_expires(),
+        },
+        wire,
         reign: info.reign,
         time,
         resp3,

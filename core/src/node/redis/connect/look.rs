@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redis::Value as Resp;
 
@@ -125,8 +125,8 @@ pub(crate) struct Looked {
     pub(crate) heard: Option<bool>,
     /// Who and what else is there.
     pub(crate) census: Census,
-    /// Until when its certificate is good.
-    pub(crate) certified_until: Option<SystemTime>,
+    /// When the first of its certificates ends, in seconds since 1970.
+    pub(crate) certificate_expires: Option<u64>,
     /// All that decides on its vote was seen.
     seen: bool,
     /// Namespaces with sets of their own that begin this client's, or are begun by it.
@@ -203,7 +203,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         fault => Stopped::Unreached(fault),
     })?;
     target.located.has_come(Some(&endpoint), true);
-    looked.certified_until = stream.certified_until();
+    looked.certificate_expires = stream.certificate_expires();
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
     let greeting = greeting(target, &how);

@@ -9,6 +9,7 @@ use super::failover::Here;
 use crate::clock::Instant;
 use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{Connected, How, connect};
 use crate::node::redis::outbox::Item;
@@ -73,6 +74,7 @@ impl Connection {
     pub(super) fn take_connection(&mut self, connected: Box<Connected>) {
         self.outbox.connects.fetch_add(1, Ordering::Relaxed);
         self.outbox.id.store(connected.id, Ordering::Relaxed);
+        *lock(&self.outbox.server) = connected.about;
         self.silent = false;
         self.last_fault = None;
         self.is_met(Some(true));
@@ -216,6 +218,7 @@ impl Connection {
         ));
         self.told_away = true;
         self.is_met(None);
+        lock(&self.outbox.server).memory = None;
         self.pause();
         self.abandon(up, fault, true);
         self.subscription.lost();

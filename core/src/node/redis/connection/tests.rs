@@ -23,7 +23,8 @@ use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
-    Companions, Hint, Keys, Leaving, Mode, Op, Request, Sink, Subscriber, Ticket, Value, Waits,
+    Companions, Hint, Keys, Leaving, Memory, Mode, Op, Request, Server, Sink, Subscriber, Ticket,
+    Value, Waits,
 };
 use crate::token::SystemRng;
 
@@ -209,6 +210,7 @@ impl Link {
             wait_replicas: self.wait_replicas,
             accept_eviction: self.accept_eviction,
             node_timeout: PATIENCE,
+            about: Server::default(),
             drift: 0.01,
             time: Told {
                 time: 0,
@@ -405,6 +407,40 @@ const TIME: &str = "*2\r\n$1\r\n0\r\n$1\r\n9\r\n";
 const OURS: &str = "*2\r\n$1\r\nr\r\n$-1\r\n";
 const QUARANTINED: &str = "*2\r\n$1\r\nr\r\n$1\r\n1\r\n";
 const ANOTHERS: &str = "*2\r\n$1\r\nx\r\n$-1\r\n";
+
+/// What a server uses is asked for behind what is written, from time to time, and known as long as
+/// it is connected to.
+#[tokio::test]
+async fn how_full_a_server_is_follows_what_it_says() {
+    let mut link = Link::connected();
+    let memory = |link: &Link| lock(&link.connection.outbox.server).memory;
+    let says = |link: &mut Link, said: &str| {
+        let nanos = LOOKED_AT.as_nanos() as u64;
+        link.clock.0.fetch_add(nanos, Ordering::Relaxed);
+        link.asks(ACQUIRE);
+        let info = format!("${}\r\n{said}\r\n", said.len());
+        link.answered(&[":1\r\n", &info]);
+    };
+    assert_eq!(memory(&link), None);
+    let bounded = "used_memory:7\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n";
+    says(&mut link, bounded);
+    assert_eq!(memory(&link), Some(Memory { used: 7, limit: 9 }));
+    says(
+        &mut link,
+        "used_memory:8\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
+    );
+    assert_eq!(memory(&link), None);
+    says(&mut link, bounded);
+    link.patience_ends();
+    assert!(memory(&link).is_some());
+    link.asks(ACQUIRE);
+    link.patience_ends();
+    assert_eq!(memory(&link), None);
+    link.connects();
+    says(&mut link, bounded);
+    link.connection.lose_connection(&stray());
+    assert_eq!(memory(&link), None);
+}
 
 /// A policy that is set while a client is connected is seen behind what it asks, from time to time.
 #[tokio::test]

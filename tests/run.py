@@ -175,7 +175,7 @@ GATE = [
     Step("lies-python", [PYTHON, "tests/lies/lies.py", "--seconds", "14"], floor=20),
     Step("lies-node", ["node", "tests/lies/lies.mjs", "--seconds", "14"], floor=8),
     Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),
-    Step("setup", [sys.executable, "tests/test_setup.py"], floor=9),
+    Step("setup", [sys.executable, "tests/test_setup.py"], floor=10),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user("rust"),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
@@ -194,7 +194,7 @@ GATE = [
     # What somebody does who has the site alone.
     Step("docs-tasks", [PYTHON, "tests/docs/tasks.py"], floor=6),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
-    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=10),
+    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=11),
     # Every command that speaks with nodes, while these are in every state: it ends, and tells what it knows.
     Step("states", [PYTHON, "tests/consumers/test_states.py"], floor=24),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
@@ -213,6 +213,8 @@ GATE = [
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
     Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"]),
+    # Incidents, and the alerts of docs/operations: what is meant fires, and nothing else.
+    Step("alerts", [PYTHON, "tests/faults/incidents.py"], floor=18),
     Step("faults-fences-ignored", [PYTHON, "tests/faults/faults.py", "--minutes", "0.3", "--kinds", "worker-pause", "--hold",
                                    "100", "--holds", "5", "--late", "1000", "--ignore-fences"], must_say=r"[1-9]\d* lost updates"),
     Step("restarts-unguarded", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12", "--guard", "off"], must_say=r"S1: [1-9]\d* double holds"),

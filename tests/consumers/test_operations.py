@@ -28,7 +28,7 @@ ADDED = {"job", "le"}
 ALL = """
 import quorlock
 
-one, two = (quorlock.Client({nodes!r}, group="orders") for _ in range(2))
+one, two = (quorlock.Client({nodes!r}, group="orders", ca={ca!r}) for _ in range(2))
 lease = one.lock("a").acquire()
 assert two.lock("a").try_acquire() is None
 lease.release()
@@ -40,9 +40,10 @@ print(quorlock.metrics_text(), end="")
 """
 
 
-def served(nodes):
+def served(stage):
     """What such a process serves: the families by their names."""
-    done = subprocess.run([sys.executable, "-c", ALL.format(nodes=nodes)], capture_output=True, text=True, timeout=300, check=True)
+    program = ALL.format(nodes=stage.urls(via="tls"), ca=f"{stage.certs}/ca.crt")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     return {family.name: family for family in text_string_to_metric_families(done.stdout)}
 
 
@@ -72,8 +73,8 @@ def selectors(expression):
 class Names(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        with Stage(3) as stage:
-            cls.families = served(stage.urls())
+        with Stage(3, tls=True, options=("maxmemory 100mb",)) as stage:
+            cls.families = served(stage)
         # As samples have them.
         cls.samples = {}
         for family in cls.families.values():
@@ -106,6 +107,19 @@ class Names(unittest.TestCase):
         self.assertEqual(values["quorlock_acquire_duration_seconds_count", "contended", None], 1)
         self.assertEqual(values["quorlock_lost_total", None, "closed"], 1)
 
+    def test_the_first_of_each_outcome_and_reason_is_seen_to_come(self):
+        """A process that has used no lock serves all counters that alerts name, as 0."""
+        done = subprocess.run([sys.executable, "-c", "import quorlock; print(quorlock.metrics_text(), end='')"], capture_output=True,
+                              text=True, timeout=300, check=True)
+        found = {family.name: family.samples for family in text_string_to_metric_families(done.stdout)}
+        outcomes = {sample.labels["outcome"]: sample.value for sample in found["quorlock_acquires"]}
+        said = re.search(r"`outcome` of an acquire: (.*?)\. Entering", PAGE, re.DOTALL)[1]
+        self.assertEqual(outcomes, dict.fromkeys(re.findall(r"`([a-z_]+)`[,;]", said), 0))
+        reasons = {sample.labels["reason"] for sample in self.families["quorlock_lost"].samples}
+        self.assertEqual({sample.labels["reason"]: sample.value for sample in found["quorlock_lost"]}, dict.fromkeys(reasons, 0))
+        for name in ("quorlock_oldest_hold_seconds", "quorlock_oldest_wait_seconds"):
+            self.assertEqual([(sample.labels, sample.value) for sample in found[name]], [({"group": "", "mode": "exclusive"}, 0)])
+
     def known(self, expression):
         """Every vector of an expression is served, with the labels by which it is chosen and summed."""
         found = selectors(expression)
@@ -137,7 +151,9 @@ class Names(unittest.TestCase):
         [group] = yaml.safe_load(text("docs/operations/alerts.yml"))["groups"]
         for rule in group["rules"]:
             self.known(rule["expr"])
-            self.assertTrue({"summary", "description"} <= rule["annotations"].keys())
+            self.assertEqual({"summary", "description", "runbook_url"}, rule["annotations"].keys())
+            page = rule["annotations"]["runbook_url"]
+            self.assertEqual(page, f"https://quorlock.example/operations/runbooks/{rule['alert']}/")
             for label in re.findall(r"\$labels\.(\w+)", str(rule["annotations"])):
                 self.assertRegex(rule["expr"], rf"by \([^)]*\b{label}\b")
         # The page lists all of them.

@@ -40,31 +40,31 @@ def _key(folder, name):
     _openssl(folder, "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", f"{name}.key")
 
 
-def _authority(folder, name):
+def _authority(folder, name, days):
     _write(folder, f"{name}.cnf", CA.format(name=name))
     _key(folder, name)
-    _openssl(folder, "req", "-x509", "-new", "-key", f"{name}.key", "-days", "30", "-config", f"{name}.cnf",
+    _openssl(folder, "req", "-x509", "-new", "-key", f"{name}.key", "-days", str(days), "-config", f"{name}.cnf",
              "-out", f"{name}.crt")
 
 
-def _leaf(folder, name, authority, usage):
+def _leaf(folder, name, authority, usage, days):
     _write(folder, f"{name}.ext", LEAF.format(usage=usage))
     _key(folder, name)
     _openssl(folder, "req", "-new", "-key", f"{name}.key", "-subj", f"/CN={name}", "-out", f"{name}.csr")
     _openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key",
-             "-CAcreateserial", "-days", "30", "-extfile", f"{name}.ext", "-out", f"{name}.crt")
+             "-CAcreateserial", "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.crt")
 
 
-def make(folder):
-    """Writes ca, server, client and wrong-ca, wrong-client (.crt and .key) into the folder, once."""
+def make(folder, days=30):
+    """Writes ca, server, client and wrong-ca, wrong-client (.crt and .key) into the folder, once. They are good for so many days."""
     with _MAKING:
         if not os.path.exists(os.path.join(folder, "done")):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            _authority(folder, "ca")
-            _authority(folder, "wrong-ca")
+            _authority(folder, "ca", days)
+            _authority(folder, "wrong-ca", days)
             # Servers of a cluster are clients of each other.
-            _leaf(folder, "server", "ca", "serverAuth,clientAuth")
-            _leaf(folder, "client", "ca", "clientAuth")
-            _leaf(folder, "wrong-client", "wrong-ca", "clientAuth")
+            _leaf(folder, "server", "ca", "serverAuth,clientAuth", days)
+            _leaf(folder, "client", "ca", "clientAuth", days)
+            _leaf(folder, "wrong-client", "wrong-ca", "clientAuth", days)
             _write(folder, "done", "")
     return folder

@@ -1,7 +1,7 @@
 //! From what was seen of the nodes to what is to be said of them. Pure. Each finding has
 //! its row in docs/PROBE.md.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::config::defaults;
@@ -409,11 +409,10 @@ fn crowded(looked: &Looked) -> Vec<Finding> {
     }
     // By the clock of the server, which its clients' are held against elsewhere.
     let left = looked
-        .certified_until
+        .certificate_expires
         .zip(looked.told)
-        .map(|(until, told)| {
-            let now = SystemTime::UNIX_EPOCH + Duration::from_micros(told);
-            until.duration_since(now).unwrap_or_default()
+        .map(|(ends, told)| {
+            Duration::from_secs(ends).saturating_sub(Duration::from_micros(told))
         });
     if let Some(left) = left.filter(|left| *left < RENEWED) {
         let hours = left.as_secs() / 3600;
@@ -645,10 +644,10 @@ mod tests {
         }
         let told = Duration::from_secs(86_400 * 20_000);
         for (days, expected) in [(13, vec!["QD41"]), (15, vec![]), (0, vec!["QD41"])] {
-            let until = SystemTime::UNIX_EPOCH + told + Duration::from_secs(86_400 * days);
+            let until = told + Duration::from_secs(86_400 * days);
             let ends = |looked: &mut Looked| {
                 looked.told = Some(told.as_micros() as u64);
-                looked.certified_until = Some(until);
+                looked.certificate_expires = Some(until.as_secs());
             };
             assert_eq!(ids(&ends), expected);
         }

@@ -10,6 +10,8 @@ shopt -s inherit_errexit
 what=${1:?demo, test, full, redisson, dist, windows or site}
 
 declare -a packages=() others=()
+# Whether Debian may start what it installs is asked of this program, where it exists.
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
 
 need() { # command, Debian's package
     command -v "$1" >/dev/null 2>&1 || packages+=("$2")
@@ -87,6 +89,7 @@ if [ "$what" != demo ]; then
     need valgrind valgrind
     need cmake cmake
     need pkg-config pkg-config
+    need promtool prometheus
     # Not a command, but a header: of the loop that one example runs on.
     echo '#include <uv.h>' | cc -E -x c - >/dev/null 2>&1 || packages+=(libuv1-dev)
     sanitizes || runtime=missing
@@ -111,6 +114,12 @@ if [ "${#packages[@]}" -gt 0 ] || [ -n "$runtime" ]; then
         apt-get update -q
         [ -z "$runtime" ] || packages+=("$(sanitizers)")
         echo "setup: installing ${packages[*]}"
+        # Tests start servers of their own, and of Prometheus need a program alone.
+        if [ ! -e "$policy" ] && [ -w "${policy%/*}" ]; then
+            trap 'rm -f "$policy"' EXIT
+            printf '#!/bin/sh\nexit 101\n' >"$policy"
+            chmod 755 "$policy"
+        fi
         apt-get install -q -y --no-install-recommends "${packages[@]}" </dev/null
     else
         [ "${#packages[@]}" -eq 0 ] || others+=("what Debian has as: apt-get install ${packages[*]}")

@@ -40,7 +40,7 @@ class Setup(unittest.TestCase):
         (self.path / name).chmod(0o755)
 
     def run_it(self, *command):
-        environment = dict(os.environ, PATH=str(self.path), TOLD=str(self.told))
+        environment = dict(os.environ, PATH=str(self.path), TOLD=str(self.told), POLICY_RC_D=str(self.path / "policy-rc.d"))
         # Those of a make that runs these.
         for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
             environment.pop(name, None)
@@ -59,6 +59,19 @@ class Setup(unittest.TestCase):
         self.assertIn("setup: installing redis-server valgrind\n", done.stdout)
         self.assertEqual(self.told.read_text().splitlines(),
                          ["apt-get update -q", "apt-get install -q -y --no-install-recommends redis-server valgrind"])
+
+    def test_what_is_installed_is_not_started(self):
+        self.stand_in("id", "echo 0")
+        self.stand_in("apt-get", '[ "$1" != install ] || { "$POLICY_RC_D"; echo "$? for $5" >> "$TOLD"; }')
+        self.without("promtool", "policy-rc.d")
+        self.assertEqual(self.run_it("tests/setup.sh", "test").returncode, 0)
+        self.assertEqual(self.told.read_text(), "101 for prometheus\n")
+        self.assertFalse((self.path / "policy-rc.d").exists())
+        # The machine's own stays.
+        self.stand_in("policy-rc.d", "exit 7")
+        self.run_it("tests/setup.sh", "test")
+        self.assertIn("7 for prometheus\n", self.told.read_text())
+        self.assertTrue((self.path / "policy-rc.d").exists())
 
     def test_the_demo_needs_less(self):
         self.without("valgrind", "clang", "cmake", "pkg-config")

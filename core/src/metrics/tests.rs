@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::blocking::wait;
+use crate::clock::system_now;
 use crate::{Client, Lease, metrics_text};
 
 /// The samples of a text, each by its name with labels. Every line has to be one that the
@@ -223,19 +224,19 @@ fn the_oldest_hold_and_the_oldest_wait_are_told_of_each_group() {
     let client = client("oldest");
     let lock = |name: &str| client.lock(name).group("oldest");
     let first = wait(lock("a").acquire()).unwrap();
-    let since = std::time::Instant::now();
+    let since = system_now();
     let second = wait(lock("b").acquire()).unwrap();
-    let held = since.elapsed();
+    let held = since.until(system_now());
     let now = oldest(&client, "oldest");
     assert!(now.hold >= held && now.wait.is_zero(), "{now:?}");
     let patient = lock("a").wait(None);
     let mut waits = Box::pin(patient.acquire());
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let since = std::time::Instant::now();
+    let since = system_now();
     assert!(waits.as_mut().poll(&mut cx).is_pending());
     let now = oldest(&client, "oldest");
     assert!(
-        !now.wait.is_zero() && now.wait <= since.elapsed(),
+        !now.wait.is_zero() && now.wait <= since.until(system_now()),
         "{now:?}"
     );
     let name = "quorlock_oldest_wait_seconds{group=\"oldest\",mode=\"exclusive\"}";

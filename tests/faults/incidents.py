@@ -36,6 +36,8 @@ STRETCH = STEP / TICK
 BEFORE, DURING, AFTER = 8, 36, 34
 # How long a call waits, and a node may take: longer than a busy machine stands still now and then.
 PATIENCE = 0.8
+# For so long a process is not read: more than two beats.
+UNREAD_SECONDS = 6
 # They rest on histograms.
 UNPLAYED = {"QuorlockSlow", "QuorlockHeldLong"}
 INCIDENTS = []
@@ -262,6 +264,31 @@ def played(incident, folder):
         world.close()
 
 
+def unread():
+    """What is wrong where nobody reads: a process that asks for no lock asks its nodes nothing, until it is read."""
+    incident = Incident("unread", None, set(), nodes=3, busy=False)
+    world = World(incident, "")
+    try:
+        def votes():
+            return sum(world.stage.counters(number).get("set", 0) for number in world.numbers)
+
+        def grows(seconds):
+            before, end = votes(), time.monotonic() + seconds
+            while votes() == before and time.monotonic() < end:
+                time.sleep(TICK)
+            return votes() - before
+
+        # It has its one lock first.
+        grows(UNREAD_SECONDS)
+        time.sleep(PATIENCE)
+        if more := grows(UNREAD_SECONDS):
+            return f"it has asked for {more} votes"
+        world.tell("scrape")
+        return "" if grows(UNREAD_SECONDS) else "once it is read it asks for none either"
+    finally:
+        world.close()
+
+
 def stretched(name, value, begun):
     """A value as it would be if time had passed as Prometheus is told."""
     if name.endswith("_timestamp_seconds"):
@@ -328,7 +355,15 @@ def main(names):
         except Exception as error:
             found[incident.name] = f"{type(error).__name__}: {error}"
 
+    def run_unread():
+        try:
+            found["unread"] = unread()
+        except Exception as error:
+            found["unread"] = f"{type(error).__name__}: {error}"
+
     threads = [threading.Thread(target=run, args=(incident,)) for incident in wanted]
+    if not names:
+        threads.append(threading.Thread(target=run_unread))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -344,12 +379,14 @@ def main(names):
         known = set(re.findall(r"- alert: (\w+)", RULES.read_text()))
         unplayed = known - UNPLAYED - set().union(*(incident.alerts for incident in INCIDENTS))
         failed += bool(unplayed)
+        failed += bool(found["unread"])
+        print(f"a process that is not read asks nothing ... {'FAIL ' + found['unread'] if found['unread'] else 'ok'}")
         print(f"alerts that no incident fires: {sorted(unplayed) or 'none'} ... {'FAIL' if unplayed else 'ok'}")
     if failed:
         print(f"what promtool was given: {folder}")
     else:
         shutil.rmtree(folder)
-    total = len(wanted) + (not names)
+    total = len(wanted) + 2 * (not names)
     print(f"{total - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -112,8 +112,8 @@ pub struct NodeMetrics {
     pub memory_used: Option<u64>,
     /// See [`memory_used`](NodeMetrics::memory_used).
     pub memory_limit: Option<u64>,
-    /// When the first of the certificates ends that it showed when it was connected to, in seconds
-    /// since 1970; `None` without TLS.
+    /// When the first of the certificates ends that it shows, in seconds since 1970; `None` without
+    /// TLS. It is looked at when it is connected to, and in its last three weeks each hour.
     pub certificate_expires: Option<u64>,
 }
 

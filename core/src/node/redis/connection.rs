@@ -70,7 +70,13 @@ const TURN: usize = 16;
 /// How long a closed link goes on sending releases.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// A certificate that soon ends is looked at anew once in so long: a renewed one is shown to new
+/// connections alone. So long before its end that begins.
+const LOOKED_AT_ANEW: Duration = Duration::from_secs(3600);
+const SOON: Duration = Duration::from_secs(21 * 24 * 3600);
+
 type Connecting = Pin<Box<dyn Future<Output = Result<Box<Connected>, Fault>> + Send>>;
+type Showing = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Connection {
@@ -85,6 +91,10 @@ pub(crate) struct Connection {
     subscription: Subscription,
     /// Where its sentinels say that the node's server is.
     failover: Failover,
+    /// Where its server is, when that is asked to show its certificate once more, and where that is under way.
+    here: Option<Endpoint>,
+    anew_at: Instant,
+    showing: Option<Showing>,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// Whether the node's clock ends a quarantine too early.
@@ -183,6 +193,9 @@ impl Connection {
             outbox,
             up: None,
             old: None,
+            here: None,
+            anew_at: Instant::FAR,
+            showing: None,
             failover: known.failover,
             connecting: None,
             silent: false,
@@ -297,6 +310,13 @@ impl Connection {
             self.connecting = None;
             return Poll::Ready(Event::Connected(outcome));
         }
+        if let Some(showing) = &mut self.showing
+            && let Poll::Ready(shown) = showing.as_mut().poll(cx)
+        {
+            self.showing = None;
+            let mut server = lock(&self.outbox.server);
+            server.certificate_expires = shown.or(server.certificate_expires);
+        }
         if self.failover.poll(cx).is_ready() {
             return Poll::Ready(Event::Moved);
         }
@@ -351,6 +371,9 @@ impl Connection {
     /// Sends what waits, connecting first if need be, and sets the timer.
     fn push_on(&mut self) {
         let now = self.clock.now();
+        if now >= self.anew_at {
+            self.look_at_certificate(now);
+        }
         if !self.waiting.is_empty() {
             if self.up.is_some() {
                 self.write(now);
@@ -721,7 +744,8 @@ impl Drop for Connection {
                 self.fail_all_but_releases("the client is closed");
             }
             self.hand_over();
-            let_go((self.connecting.take(), self.failover.leave()));
+            let left = (self.connecting.take(), self.showing.take());
+            let_go((left, self.failover.leave()));
         }));
     }
 }

@@ -85,6 +85,15 @@ pub(crate) trait Dial: Send + Sync {
         self.dial(endpoint)
     }
 
+    /// When the first of the certificates ends that the server shows there now; `None` where it
+    /// shows none.
+    fn certificate_expires<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+    ) -> Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>> {
+        Box::pin(async move { self.dial(endpoint).await.ok()?.certificate_expires() })
+    }
+
     /// Whether there is none yet because its name is being looked up.
     fn is_looking_up(&self, _: &Endpoint) -> bool {
         false

@@ -4,14 +4,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Connection;
 use super::failover::Here;
+use super::{Connection, LOOKED_AT_ANEW, SOON};
 use crate::clock::Instant;
 use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
-use crate::node::redis::connect::{Connected, How, connect};
+use crate::node::redis::connect::{Connected, How, Told, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::Pipe;
 use crate::node::{Fault, FaultKind, Reply, Ticket};
@@ -99,6 +99,8 @@ impl Connection {
             }
         }
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
+        self.anew_at = anew_at(connected.about.certificate_expires, told, self.clock.now());
+        self.here = Some(connected.endpoint.clone());
         let here = Here {
             at: connected.endpoint.clone(),
             server,
@@ -121,6 +123,18 @@ impl Connection {
         if self.stepped {
             self.readmit();
         }
+    }
+
+    /// Has the server show its certificate once more, over a connection that is made for it alone.
+    pub(super) fn look_at_certificate(&mut self, now: Instant) {
+        self.anew_at = now + LOOKED_AT_ANEW;
+        let Some(here) = self.here.clone().filter(|_| self.up.is_some()) else {
+            return;
+        };
+        let target = self.target.clone();
+        self.showing = Some(Box::pin(async move {
+            target.dial.certificate_expires(&here).await
+        }));
     }
 
     /// Whether restarts are guarded.
@@ -307,6 +321,17 @@ impl Connection {
             self.old = None;
         }
     }
+}
+
+/// When a certificate that ends then is to be looked at anew, of a server whose clock was so; at no
+/// time without one.
+fn anew_at(expires: Option<u64>, told: Told, now: Instant) -> Instant {
+    let Some(expires) = expires else {
+        return Instant::FAR;
+    };
+    let left = Duration::from_secs(expires.saturating_sub(told.time / 1_000_000));
+    let at = now + left.saturating_sub(SOON).max(LOOKED_AT_ANEW);
+    mutant!("certificate-as-on-connect", at, Instant::FAR)
 }
 
 /// Pause before connecting again to a node, after `failures` in a row: none

@@ -112,6 +112,7 @@ struct Link {
     fence_ttl: Option<Duration>,
     wait_replicas: u32,
     accept_eviction: bool,
+    certificate_expires: Option<u64>,
     /// Where the next connection leads, and to which server.
     here: (Endpoint, u64),
     reign: Reign,
@@ -181,6 +182,7 @@ impl Link {
             fence_ttl: None,
             wait_replicas: 0,
             accept_eviction: false,
+            certificate_expires: None,
             here,
             reign: Reign::default(),
         }
@@ -210,7 +212,10 @@ impl Link {
             wait_replicas: self.wait_replicas,
             accept_eviction: self.accept_eviction,
             node_timeout: PATIENCE,
-            about: Server::default(),
+            about: Server {
+                memory: None,
+                certificate_expires: self.certificate_expires,
+            },
             drift: 0.01,
             time: Told {
                 time: 0,
@@ -440,6 +445,55 @@ async fn how_full_a_server_is_follows_what_it_says() {
     says(&mut link, bounded);
     link.connection.lose_connection(&stray());
     assert_eq!(memory(&link), None);
+}
+
+/// Shows such a certificate, and counts how often.
+struct Shows(Arc<AtomicU64>, u64);
+
+impl Dial for Shows {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+        Box::pin(std::future::pending())
+    }
+
+    fn certificate_expires<'a>(
+        &'a self,
+        _: &'a Endpoint,
+    ) -> Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Some(self.1)))
+    }
+}
+
+/// A renewed certificate is shown to new connections alone.
+#[tokio::test]
+async fn a_certificate_that_soon_ends_is_looked_at_anew() {
+    let (day, hour) = (24 * 3600, LOOKED_AT_ANEW.as_secs());
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    for (days, looks) in [
+        (None, [0, 0, 0]),
+        (Some(40), [0, 0, 1]),
+        (Some(10), [0, 1, 2]),
+    ] {
+        let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
+        let count = Arc::new(AtomicU64::new(0));
+        let dial = Arc::new(Shows(count.clone(), 90 * day));
+        let mut link = Link::to(here.0.clone(), expected, dial, here.clone());
+        link.certificate_expires = days.map(|days| days * day);
+        link.connects();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let known = |link: &Link| lock(&link.connection.outbox.server).certificate_expires;
+        for (later, looks) in [hour - 1, 1, 20 * day].into_iter().zip(looks) {
+            link.clock
+                .0
+                .fetch_add(later * 1_000_000_000, Ordering::Relaxed);
+            link.connection.push_on();
+            let before = known(&link);
+            let _: bool = link.connection.next(&mut cx).is_ready();
+            assert_eq!(count.load(Ordering::Relaxed), looks, "{days:?} {later}");
+            let shown = Some(90 * day).filter(|_| looks > 0);
+            assert_eq!(known(&link), shown.or(before));
+        }
+    }
 }
 
 /// A policy that is set while a client is connected is seen behind what it asks, from time to time.

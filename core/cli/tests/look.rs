@@ -101,7 +101,11 @@ fn init_declares_a_set() {
     assert_eq!(url.code, 64);
     assert!(url.stderr.contains("QUORLOCK_NODES"), "{url:?}");
     assert!(!url.stderr.contains("s3cret"), "{url:?}");
+    // A set that stands needs a quorum, and no more.
     stage.tell("kill 2");
+    let declared = both(&stage.nodes, &["init"], 0);
+    assert_eq!((&declared[0]["votes"], &declared[0]["quorum"]), (&2.into(), &2.into()));
+    stage.tell("kill 3");
     both(&stage.nodes, &["init"], 69);
 }
 

@@ -72,6 +72,8 @@ fn the_next_candidate_leads_when_one_resigns() -> Result<(), Error> {
         }
     };
     assert!(next.fence() > term.fence());
+    // Of each time that it has passed the other.
+    while terms.try_recv().is_ok() {}
     assert!(blocking::wait(second.resign())?);
     assert!(terms.recv().unwrap().fence() > next.fence());
     assert!(!blocking::wait(second.resign())?);

@@ -90,6 +90,7 @@ if [ "$what" != demo ]; then
     need cmake cmake
     need pkg-config pkg-config
     need promtool prometheus
+    need ip iproute2
     # Not a command, but a header: of the loop that one example runs on.
     echo '#include <uv.h>' | cc -E -x c - >/dev/null 2>&1 || packages+=(libuv1-dev)
     sanitizes || runtime=missing

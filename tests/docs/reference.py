@@ -106,6 +106,9 @@ frees the lock.
 `max_ttl`, `set_name` and `restart_guard` must be the same in all clients of a set: [sets](../SETS.md). `nodes` is a list, or one text with
 commas. In Python's `redlock(…)` the option `key` is written `cert_key`, for `key` is the name there.
 
+In every language a client that is not given one of these reads it from the environment, where that has it: `QUORLOCK_NODES`, `QUORLOCK_MAX_TTL`, `QUORLOCK_CA` and
+the others of [this table](../CLI.md#which-nodes).
+
 """ + table(client)
 
 

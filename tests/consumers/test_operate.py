@@ -10,19 +10,22 @@ import pathlib
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
+import quorlock
 import yaml
 
 from programs import ROOT, pages, section, text
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from stage import ensure_server  # noqa: E402
+from stage import Stage, ensure_server  # noqa: E402
 
 BIN = pathlib.Path(sys.executable).parent
 DEPLOY, ACCESS = "docs/how-to/deploy.md", "docs/how-to/acl-and-tls.md"
@@ -277,6 +280,21 @@ class Deployed(unittest.TestCase):
         self.assertRegex(self.types(block), r"one node may fail \(3 of 3 vote\)\n$")
         self.assertTrue(holder.ends())
 
+    def test_qd31_a_disk_that_is_full(self):
+        """Where its folder is gone a snapshot fails, as on a disk that is full."""
+        folder = self.folder / "disk"
+        folder.mkdir()
+        self.start("10.0.0.6", "users.acl", "--dir", str(folder))
+        alone = {"QUORLOCK_NODES": f"redis://locks:{self.password}@10.0.0.6"}
+        self.network.types("client", "quorlock init", **alone)
+        folder.rmdir()
+        self.says("10.0.0.6", "CONFIG", "SET", "save", "3600 1")
+        self.says("10.0.0.6", "BGSAVE")
+        soon(lambda: "rdb_last_bgsave_status:err" in self.says("10.0.0.6", "INFO", "persistence"))
+        self.assertIn("    QD31 ", self.network.types("client", "quorlock doctor", 69, **alone))
+        self.assertEqual(self.says("10.0.0.6", *shlex.split(remedy("QD31", 'CONFIG SET save ""'))), "OK\n")
+        self.network.types("client", "quorlock doctor", 0, **alone)
+
     def test_a_server_is_restarted(self):
         [_, block] = shown(RESTART, None, "sh")
         restart, _, wait = block.partition("\n")
@@ -349,6 +367,104 @@ class Kubernetes(unittest.TestCase):
     @staticmethod
     def until():
         return "until quorlock doctor --node redis://lock-1.lock:6379"
+
+
+def remedy(name, command):
+    """The command, if the runbook of that finding says to give it."""
+    told = re.search(rf"^## {name}\n.*?^- \*\*Do:\*\* (.*?)$", text(f"{RUNBOOKS}/findings.md"), re.MULTILINE | re.DOTALL)[1]
+    if f"`{command}`" not in told:
+        raise AssertionError(f"the runbook of {name} does not say {command}")
+    return command
+
+
+class Findings(unittest.TestCase):
+    """What goes wrong on a real server is found by its id, and what the runbook says to do mends it at once, without a restart."""
+
+    def setUp(self):
+        self.stage = self.enterContext(Stage(3))
+        self.doctor(0)
+
+    def doctor(self, code):
+        told = {**os.environ, "QUORLOCK_NODES": ",".join(self.stage.urls())}
+        done = subprocess.run([BIN / "quorlock", "doctor"], env=told, capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def connected(self):
+        """A connection of the administrator's, from before: a server that is full takes no other."""
+        operator = self.enterContext(socket.create_connection(("127.0.0.1", self.stage.port(1)), SECONDS))
+
+        def tell(words):
+            operator.sendall(f"{words}\r\n".encode())
+            return operator.recv(1000)
+        return tell
+
+    def found(self, name, cause, remedy_of_it, code=1):
+        tell = self.connected()
+        for command in cause:
+            self.assertEqual(tell(command), b"+OK\r\n", command)
+        self.assertIn(f"    {name} ", self.doctor(code))
+        self.assertEqual(tell(remedy(name, remedy_of_it)), b"+OK\r\n")
+        self.doctor(0)
+
+    def test_qd07_evicts(self):
+        self.found("QD07", ["CONFIG SET maxmemory 1gb", "CONFIG SET maxmemory-policy allkeys-lru"], "CONFIG SET maxmemory-policy noeviction")
+
+    def test_qd30_full(self):
+        self.found("QD30", ["CONFIG SET maxmemory 1"], "CONFIG SET maxmemory 256mb")
+
+    def test_qd32_replicas(self):
+        self.found("QD32", ["CONFIG SET min-replicas-to-write 1"], "CONFIG SET min-replicas-to-write 0")
+
+    def test_qd33_script(self):
+        self.stage.redis(1, "CONFIG", "SET", "lua-time-limit", "50")
+        endless, tell = self.connected(), self.connected()
+        loop = threading.Thread(target=endless, args=('EVAL "while true do end" 0',))
+        loop.start()
+        self.addCleanup(loop.join)
+        self.addCleanup(tell, "SCRIPT KILL")
+        soon(lambda: tell("PING").startswith(b"-BUSY"))
+        self.found("QD33", [], "SCRIPT KILL")
+
+    def test_qd34_clients(self):
+        self.found("QD34", ["CONFIG SET maxclients 1"], "CONFIG SET maxclients 10000")
+
+    def test_qd40_nearly_all_clients(self):
+        connections = [self.connected() for _ in range(20)]
+        most = len(connections) + 4
+        self.found("QD40", [f"CONFIG SET maxclients {most}"], "CONFIG SET maxclients 10000")
+
+
+class Sizes(unittest.TestCase):
+    """The bounds that the page's formula has hold."""
+
+    NAMES, CLIENTS = 3000, 100
+
+    def test_a_name_and_a_client_take_no_more_than_the_page_says(self):
+        formula = shown("docs/operations/sizes.md", "Memory", "text")[0]
+        base, counter, held, twice, client = map(int, re.search(
+            r"= (\d+) MB .*× \((\d+) \+ L\).*× \((\d+) \+ (\d+) L\).*× (\d+) KB", formula, re.DOTALL).groups())
+        with Stage(1) as stage:
+            used = lambda: int(re.search(rb"used_memory:(\d+)", stage.redis(1, "INFO", "memory"))[1])
+            self.assertLess(used(), base * 1024 * 1024)
+            for form in ("job:%06d", "billing/invoices/of-a-customer-with-a-long-name/2026/11/29/%06d"):
+                length = len("lock:" + form % 0)
+                with quorlock.Client(stage.urls(), ttl=60) as ours:
+                    ours.lock("first").acquire().release()
+                    before = used()
+                    leases = [ours.lock(form % number).acquire() for number in range(self.NAMES)]
+                    self.assertLess((used() - before) / self.NAMES, held + twice * length)
+                    for lease in leases:
+                        lease.release()
+                    self.assertLess((used() - before) / self.NAMES, counter + length)
+            before, begun = used(), int(re.search(rb"connected_clients:(\d+)", stage.redis(1, "INFO", "clients"))[1])
+            clients = [quorlock.Client(stage.urls()) for _ in range(self.CLIENTS)]
+            for each in clients:
+                self.addCleanup(each.close)
+                each.lock("one").acquire().release()
+            self.assertLess((used() - before) / self.CLIENTS, client * 1024)
+            connected = int(re.search(rb"connected_clients:(\d+)", stage.redis(1, "INFO", "clients"))[1])
+            self.assertEqual(connected - begun, self.CLIENTS)
 
 
 def parts(page):

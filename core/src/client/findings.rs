@@ -239,8 +239,8 @@ const REFUSALS: [(&str, &str, &str); 10] = [
     (
         "DENIED",
         "QD35",
-        "its protected mode takes clients of its own machine alone: give it a user with a password, \
-         and turn that off (docs/how-to/deploy.md)",
+        "its protected mode takes clients of its own machine alone: give it a file of users whose \
+         first line is `user default off`, and a user with a password (docs/how-to/deploy.md)",
     ),
     (
         "LOADING",

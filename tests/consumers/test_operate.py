@@ -32,7 +32,7 @@ DEPLOY, ACCESS = "docs/how-to/deploy.md", "docs/how-to/acl-and-tls.md"
 REPLACE, RESTART, KUBERNETES = (f"docs/operations/{page}.md" for page in ("replace", "restart", "kubernetes"))
 RUNBOOKS = "docs/operations/runbooks"
 # In place of the minute that a restarted server waits; and within so long everything has to come that is waited for.
-MAX_TTL, SECONDS = "2s", 30
+MAX_TTL, SECONDS = "3s", 30
 SERVERS, CLIENT, STRANGER = [f"10.0.0.{number}" for number in (1, 2, 3)], "10.0.0.10", "10.0.0.66"
 
 

@@ -196,7 +196,7 @@ GATE = [
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
     Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=11),
     # The pages of Operate by their own words, on hosts of a network of their own; as root.
-    Step("operate", [PYTHON, "tests/consumers/test_operate.py", "-v"], floor=19),
+    Step("operate", [PYTHON, "tests/consumers/test_operate.py", "-v"], floor=20),
     # Every command that speaks with nodes, while these are in every state: it ends, and tells what it knows.
     Step("states", [PYTHON, "tests/consumers/test_states.py"], floor=24),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),

@@ -438,6 +438,20 @@ class Findings(unittest.TestCase):
         self.found("QD40", [f"CONFIG SET maxclients {most}"], "CONFIG SET maxclients 10000")
 
 
+class Certificates(unittest.TestCase):
+    def test_qd41_a_renewed_one_is_read_without_a_restart(self):
+        page = text(f"{RUNBOOKS}/QuorlockCertificateEnds.md")
+        self.assertIn("`CONFIG SET tls-cert-file PATH` with the same path", page)
+        with Stage(1, tls=True) as stage:
+            path, told = f"{stage.certs}/server.crt", {"QUORLOCK_NODES": stage.urls(via="tls")[0], "QUORLOCK_CA": f"{stage.certs}/ca.crt"}
+            for days, code in ((5, 1), (60, 0)):
+                subprocess.run(["openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days",
+                                str(days), "-extfile", "server.ext", "-out", path], cwd=stage.certs, check=True, capture_output=True)
+                stage.redis(1, "CONFIG", "SET", "tls-cert-file", path)
+                done = subprocess.run([BIN / "quorlock", "doctor"], env={**os.environ, **told}, capture_output=True, text=True, timeout=SECONDS)
+                self.assertEqual((done.returncode, "QD41" in done.stdout), (code, bool(code)), done.stdout + done.stderr)
+
+
 class Sizes(unittest.TestCase):
     """The bounds that the page's formula has hold."""
 

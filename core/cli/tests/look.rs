@@ -104,7 +104,10 @@ fn init_declares_a_set() {
     // A set that stands needs a quorum, and no more.
     stage.tell("kill 2");
     let declared = both(&stage.nodes, &["init"], 0);
-    assert_eq!((&declared[0]["votes"], &declared[0]["quorum"]), (&2.into(), &2.into()));
+    assert_eq!(
+        (&declared[0]["votes"], &declared[0]["quorum"]),
+        (&2.into(), &2.into())
+    );
     stage.tell("kill 3");
     both(&stage.nodes, &["init"], 69);
 }

@@ -411,9 +411,7 @@ fn crowded(looked: &Looked) -> Vec<Finding> {
     let left = looked
         .certificate_expires
         .zip(looked.told)
-        .map(|(ends, told)| {
-            Duration::from_secs(ends).saturating_sub(Duration::from_micros(told))
-        });
+        .map(|(ends, told)| Duration::from_secs(ends).saturating_sub(Duration::from_micros(told)));
     if let Some(left) = left.filter(|left| *left < RENEWED) {
         let hours = left.as_secs() / 3600;
         soon(

@@ -230,7 +230,7 @@ class Deployed(unittest.TestCase):
     def test_without_the_first_line_it_is_as_the_page_says(self):
         (self.folder / "open.acl").write_text("".join(line for line in self.users.splitlines(True) if "user default" not in line))
         [_, ping] = shown(DEPLOY, "Check it", "sh")
-        # Before Redis 7 a server that is told what to bind refuses nobody.
+        # Before Redis 7 a server that is told what to bind refuses no host.
         major = int(re.search(r"v=(\d+)", self.network.run("servers", "redis-server", "--version"))[1])
         refused = "DENIED" if major > 6 else "PONG"
         for address, more, said in (("10.0.0.4", (), refused), ("10.0.0.5", ("--protected-mode", "no"), "PONG")):
@@ -255,7 +255,7 @@ class Deployed(unittest.TestCase):
         self.assertIn("holder", self.types("quorlock inspect rotated"))
         self.assertEqual(len(re.findall(r"^ name=holder age=\d+$", self.types(listed, **told), re.MULTILINE)), 3)
         self.assertEqual(self.types(forget, **told), "OK\n" * 3)
-        # With the old one nobody comes any more, and is told at once.
+        # A client with the old one is refused, and is told at once.
         self.types("quorlock run other -- echo locked", 78)
         # It is renewed, over the connections that it had.
         lives = [self.life("rotated")]

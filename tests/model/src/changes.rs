@@ -176,6 +176,12 @@ pub const ALL: &[Change] = &[
     change("extend", "call('PTTL', K[1]) < rest then", "not form then"),
     change("extend", "own and 1 or 2", "1"),
     change(
+        "extend",
+        "if own then call('PEXPIRE'",
+        "if false then call('PEXPIRE'",
+    ),
+    change("extend", "math.max(A[2], call('PTTL', K[1]))", "A[2]"),
+    change(
         "release",
         "(form == '=' or form == '-') and lease(whose) == mine",
         "false",
@@ -300,7 +306,7 @@ pub const ALL: &[Change] = &[
     change("extend", "> A[6] - (A[8] or 1)", "> tonumber(A[6])"),
     change("extend", "> A[6] - (A[8] or 1)", ">= A[6] - (A[8] or 1)"),
     change("extend", "(A[8] or 1)", "1"),
-    change("extend", "if A[3] == '3' then", "do"),
+    change("extend", "if fenced and A[3] == '3' then", "if fenced then"),
     change("extend", "'GT', A[6]", "A[6]"),
     change("extend", "  call('PEXPIRE', K[4], A[7])\n", ""),
     // Whose turn it is.
@@ -779,14 +785,14 @@ pub const ALL: &[Change] = &[
     change("hextend", "last > A[7] - A[8]", "last >= A[7] - A[8]"),
     change("hextend", "last > A[7] - A[8]", "last > A[7] - 1"),
     change("hextend", "A[4] == '3' and last", "last"),
-    change("hextend", "if last < tonumber(A[7]) then", "if true then"),
-    change("hextend", "call('HSET', K[2], 'f', A[7])", ""),
-    change("hextend", "for i = 1, 2 do", "for i = 1, 1 do"),
     change(
         "hextend",
-        "if call('PTTL', K[i]) < tonumber(A[3]) then",
-        "if true then",
+        "if last and last < tonumber(A[7]) then",
+        "if last then",
     ),
+    change("hextend", "call('HSET', K[2], 'f', A[7])", ""),
+    change("hextend", "for i = 1, 2 do", "for i = 1, 1 do"),
+    change("hextend", "math.max(A[3], call('PTTL', K[i]))", "A[3]"),
     change("hrelease", "if counted ~= '1' then", "if false then"),
     change(
         "hrelease",
@@ -804,6 +810,18 @@ pub const ALL: &[Change] = &[
 /// Those that need what no memory node has (values of a later version, and keys of another
 /// type), or the very end of a ban or of what is kept. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
+    // What needs memory is written first, where the server has none left.
+    change(
+        "extend",
+        "if own then call('PEXPIRE'",
+        "call('ZADD', K[2], '0', '') call('ZREM', K[2], '')\nif own then call('PEXPIRE'",
+    ),
+    change(
+        "extend",
+        "if own then call('PEXPIRE'",
+        "if own and not fenced then call('PEXPIRE'",
+    ),
+    change("share_extend", "if lives > 0 then", "if false then"),
     change("share", "now - asked < math.max", "now - asked <= math.max"),
     change(
         "share",

@@ -46,7 +46,9 @@ pub fn play(game: &mut Game) -> io::Result<Vec<String>> {
     for text in table() {
         let mut lines = text.lines();
         let title = lines.next().unwrap_or_default();
-        if let Some(why) = one(game, lines)? {
+        let failed_by = one(game, lines);
+        memory(game, true)?;
+        if let Some(why) = failed_by? {
             failed.push(format!("{title}\n{why}"));
         }
     }
@@ -75,6 +77,13 @@ fn one<'a>(game: &mut Game, lines: impl Iterator<Item = &'a str>) -> io::Result<
         }
     }
     Ok(None)
+}
+
+/// Whether the server has memory for what is new.
+fn memory(game: &mut Game, enough: bool) -> io::Result<()> {
+    let most: &[u8] = if enough { b"0" } else { b"1" };
+    let set: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", most];
+    game.server.ask(&set).map(|_| ())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -126,6 +135,10 @@ impl Case<'_> {
             ["quarantine", ms] => {
                 let key = text(&quorlock::sim::names::quarantine_key(NAMESPACE));
                 self.ask(&["SET", &key, "1", "PX", ms])?;
+                Ok(String::new())
+            }
+            ["memory", much] => {
+                memory(self.game, much == "enough")?;
                 Ok(String::new())
             }
             ["record", other] => {

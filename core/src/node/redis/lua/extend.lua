@@ -30,11 +30,15 @@ local banned = call('ZSCORE', K[2], mine)
 if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 -- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
 if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[6]), time[1], time[2]} end
-if A[6] and A[6] ~= '' then
-  if A[3] == '3' then
-    local last = call('ZSCORE', K[4], 'f')
-    if last and tonumber(last) > A[6] - (A[8] or 1) then return {6, string.format('%.0f', last), time[1], time[2]} end
-  end
+local fenced = A[6] and A[6] ~= ''
+if fenced and A[3] == '3' then
+  local last = call('ZSCORE', K[4], 'f')
+  if last and tonumber(last) > A[6] - (A[8] or 1) then return {6, string.format('%.0f', last), time[1], time[2]} end
+end
+-- This is written first, and in any case, for it needs no memory: a server that is full refuses a script whose first write
+-- needs some, and lets any other through. So it keeps what is held.
+if own then call('PEXPIRE', K[1], math.max(A[2], call('PTTL', K[1]))) end
+if fenced then
   call('ZADD', K[4], 'GT', A[6], 'f')
   call('PEXPIRE', K[4], A[7])
 end
@@ -51,6 +55,6 @@ elseif value ~= A[1] then
   -- The lease has another label now.
   call('SET', K[1], A[1], 'KEEPTTL')
 end
-if value and call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
+if form and call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
 local code = own and 1 or 2
 return A[4] and {code, A[6], time[1], time[2]} or code

@@ -16,15 +16,12 @@ local field = redis.pcall('HGET', K[1], A[1])
 if type(field) == 'table' and not string.find(field.err, 'WRONGTYPE') then return field end
 if type(field) ~= 'string' or call('HGET', K[2], A[2]) ~= '1' then return {0, time[1], time[2]} end
 if quarantine and (A[4] == '0' or A[4] == '1') then return {3, call('PTTL', K[5]), time[1], time[2]} end
-if A[7] ~= '' then
-  local last = tonumber(call('GET', K[3]) or '0')
-  if A[4] == '3' and last > A[7] - A[8] then return {6, string.format('%.0f', last), time[1], time[2]} end
-  if last < tonumber(A[7]) then
-    call('SET', K[3], A[7])
-    call('HSET', K[2], 'f', A[7])
-  end
-end
-for i = 1, 2 do
-  if call('PTTL', K[i]) < tonumber(A[3]) then call('PEXPIRE', K[i], A[3]) end
+local last = A[7] ~= '' and tonumber(call('GET', K[3]) or '0')
+if last and A[4] == '3' and last > A[7] - A[8] then return {6, string.format('%.0f', last), time[1], time[2]} end
+-- Written first, and in any case, as by extend, for it needs no memory.
+for i = 1, 2 do call('PEXPIRE', K[i], math.max(A[3], call('PTTL', K[i]))) end
+if last and last < tonumber(A[7]) then
+  call('SET', K[3], A[7])
+  call('HSET', K[2], 'f', A[7])
 end
 return {1, A[7], time[1], time[2]}

@@ -11,15 +11,16 @@ if type(value) == 'table' then
   value = nil
 end
 local till, whose = string.match(value or '', '^=(%d+) (.*)$')
-local rest = tonumber(A[2])
-if whose and lease(whose) == mine and now <= tonumber(till) then
-  local full = math.max(now + rest * 1000, till)
+local crowded = whose and lease(whose) == mine and now <= tonumber(till)
+if not crowded and (not value or lease(value) ~= mine) then return {0, time[1], time[2]} end
+-- Written first, as by extend, for it needs no memory.
+call('PEXPIRE', K[1], math.max(A[2], call('PTTL', K[1])))
+if crowded then
+  local full = math.max(now + A[2] * 1000, till)
   call('SET', K[1], string.format('=%.0f ', full) .. A[1], 'KEEPTTL')
-  rest = math.ceil((full - now) / 1000)
-elseif not value or lease(value) ~= mine then
-  return {0, time[1], time[2]}
+  local rest = math.ceil((full - now) / 1000)
+  if call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
 elseif value ~= A[1] then
   call('SET', K[1], A[1], 'KEEPTTL')
 end
-if call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
 return {1, '', time[1], time[2]}

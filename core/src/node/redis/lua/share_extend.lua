@@ -35,12 +35,15 @@ if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 -- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
 if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[7]), time[1], time[2]} end
 local fence = A[7] or ''
+if fence ~= '' and A[3] == '3' then
+  -- Where it is not known, all that was counted stands for it.
+  local least = base ~= '0' and base or string.format('%.0f', call('ZSCORE', K[5], 'f') or 0)
+  if tonumber(least) >= tonumber(fence) then return {6, least, time[1], time[2]} end
+end
+-- Written first, as by extend, for it needs no memory.
+local lives = (own or alone) and call('PTTL', K[1]) or 0
+if lives > 0 then call('PEXPIRE', K[1], lives) end
 if fence ~= '' then
-  if A[3] == '3' then
-    -- Where it is not known, all that was counted stands for it.
-    local least = base ~= '0' and base or string.format('%.0f', call('ZSCORE', K[5], 'f') or 0)
-    if tonumber(least) >= tonumber(fence) then return {6, least, time[1], time[2]} end
-  end
   call('ZADD', K[5], 'GT', fence, 'f')
   call('PEXPIRE', K[5], A[8])
 end

@@ -18,7 +18,7 @@ sys.path[:0] = [HERE, os.path.join(TESTS, "faults"), os.path.join(TESTS, "scenar
 
 import servers  # noqa: E402
 from crew import LANGUAGES, Crew, Terms, missing  # noqa: E402
-from faults import watch  # noqa: E402
+from witness import watch  # noqa: E402
 from history import Writer  # noqa: E402
 from judge import BY_HAND, GRACE_SECONDS, KILLED, KINDS, STOPPED, judge  # noqa: E402
 from proxy import ROOT  # noqa: E402

@@ -20,7 +20,7 @@ import check2  # noqa: E402
 from check import Verdict, exclusion, fences, figures  # noqa: E402
 from crew import LANGUAGES, Crew, Terms, missing  # noqa: E402
 from drive import await_no_votes  # noqa: E402
-from faults import watch  # noqa: E402
+from witness import watch  # noqa: E402
 from history import Writer, read  # noqa: E402
 from proxy import ROOT  # noqa: E402
 from stage import Stage  # noqa: E402

@@ -30,6 +30,16 @@ def watch_processor(number, history, over):
         before = now
 
 
+def watch(history, over):
+    """The same of all processors; ends with `over`."""
+    processors = sorted(os.sched_getaffinity(0))
+    threads = [threading.Thread(target=watch_processor, args=(number, history, over), daemon=True) for number in processors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def watch_node(number, port, history, over):
     """Writes `slow` for each time in which this node answered late, or not at all; ends with `over`."""
     way = None
@@ -55,8 +65,7 @@ class Witness:
 
     def __init__(self, history, ports):
         self._over = threading.Event()
-        processors = sorted(os.sched_getaffinity(0))
-        self._threads = [threading.Thread(target=watch_processor, args=(number, history, self._over)) for number in processors]
+        self._threads = [threading.Thread(target=watch, args=(history, self._over))]
         self._threads += [threading.Thread(target=watch_node, args=(number, port, history, self._over))
                           for number, port in enumerate(ports, 1)]
 

@@ -19,7 +19,7 @@ TESTS = os.path.dirname(HERE)
 sys.path[:0] = [HERE, os.path.join(TESTS, "faults"), TESTS]
 
 import quorlock  # noqa: E402
-from faults import watch  # noqa: E402
+from witness import watch  # noqa: E402
 from history import Writer  # noqa: E402
 from judge import KINDS, NEVER, History, judge, language  # noqa: E402
 from proxy import RELEASE, ROOT, TARGET, Proxy  # noqa: E402

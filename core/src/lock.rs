@@ -357,7 +357,8 @@ impl Lock {
             Err(refused)
                 if refused.kind() == ErrorKind::Contended && self.options.once.is_some() =>
             {
-                self.settle(refused).await
+                // In a box, for a call that waits would have its size, too.
+                Box::pin(self.settle(refused)).await
             }
             outcome => outcome,
         }

@@ -75,9 +75,10 @@ pub async fn acquire<T>(
         Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
         None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
-    let ended = Quest::new(set, inbox, terms, &place)
-        .run(deadline, &mut reenter)
-        .await;
+    let mut quest = Quest::new(set, inbox, terms, &place);
+    let ended = quest.run(deadline, &mut reenter).await;
+    // What was not won is taken back before the caller hears of it.
+    drop(quest);
     match ended {
         Ended::Won(hold) => {
             place.won(&hold);

@@ -124,8 +124,9 @@ impl<'a> Quest<'a> {
     /// that are under way then decide why it was not, until they are in, at most
     /// for another `node_timeout`. `reenter` runs when something has changed in
     /// this client, and at timers; it may end the quest with a result of its own.
+    // `&mut`: a quest taken by value would stand in the future twice.
     pub(crate) async fn run<T>(
-        mut self,
+        &mut self,
         deadline: Instant,
         reenter: &mut impl FnMut() -> Option<T>,
     ) -> Ended<T> {

@@ -157,7 +157,7 @@ impl Client {
     /// lease that is not renewed learns nothing before its end. Until then two may work, and
     /// their fences tell them apart.
     ///
-    /// `fence`: only if it is the last that was counted for the lock, so that whoever has got
+    /// `fence`: only if the holder has it, or it is the last that was counted for the lock, so that whoever has got
     /// the lock since is never hit. Give that of the lease that is to go, or what
     /// [`inspect`](Client::inspect) tells. Since a node counts a fence also for some who ask
     /// in vain, and several at once for a client in which many wait, the call may be refused

@@ -364,7 +364,7 @@ pub struct Settings {
 }
 
 /// How many slots a semaphore may have: whoever asks for one looks at all of them.
-const MOST_SLOTS: u32 = 128;
+pub(crate) const MOST_SLOTS: u32 = 128;
 
 impl LockOptions {
     /// How the lock is asked for.

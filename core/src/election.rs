@@ -371,7 +371,7 @@ impl Election {
     ///
     /// As [`Lock::holder`]: `QuorumUnavailable` where too few nodes answered to know.
     pub async fn leader(&self) -> Result<Option<Holder>, Error> {
-        let found = self.lock.inspect().await?;
+        let found = self.lock.look().await?;
         match leadership(&found) {
             Leadership::Unknown => Err(found.unknown()),
             Leadership::Vacant => Ok(None),
@@ -612,7 +612,7 @@ impl Observer {
         let set = self.lock.running()?.set.clone();
         loop {
             let looked = set.clock.now();
-            let found = self.lock.inspect().await?;
+            let found = self.lock.look().await?;
             let now = leadership(&found);
             // Split and free are both nobody's.
             let same = |last: &Inspection| match (leadership(last), &now) {

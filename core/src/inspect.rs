@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::foreign;
+use crate::mutants::mutant;
 use crate::node::{Seen, Standing, Value};
 use crate::protocol::inspect::{Finding, Said, finding};
 use crate::protocol::quorum::quorum;
@@ -23,6 +24,11 @@ pub struct Inspection {
     fence: Option<u64>,
     queued: u32,
     nodes: Vec<NodeView>,
+    /// Which slot of the semaphore it is.
+    slot: Option<u32>,
+    /// Those of a semaphore.
+    slots: Option<Vec<Inspection>>,
+    slots_held: u32,
     /// The holder's vote: the token, which is not to be shown.
     vote: Option<Value>,
 }
@@ -111,8 +117,9 @@ impl Holder {
         self.since
     }
 
-    /// The largest fence that a node has counted for the lock: the holder's, unless somebody
-    /// has asked for the lock since. Never less than the holder's.
+    /// The fence of its hold, also where others have asked for the lock in vain since. A lease that was passed on within its
+    /// client is known by its own from its next renewal on. Of readers, and of a holder that is known to no node by its
+    /// fence, the largest that a node has counted, which is never less than the holder's.
     pub fn fence(&self) -> Option<u64> {
         self.fence
     }
@@ -187,6 +194,7 @@ impl Inspection {
         let seen = || said.iter().flatten();
         let fence = seen().map(|seen| seen.fence).max();
         let fence = fence.filter(|fence| *fence != 0);
+        let own = |value: &Value| mutant!("fence-of-who-asked-last", own_fence(said, value), None);
         Inspection {
             name: name.to_vec(),
             verdict,
@@ -197,7 +205,7 @@ impl Inspection {
                 since: value
                     .since()
                     .map(|micros| UNIX_EPOCH + Duration::from_micros(micros)),
-                fence,
+                fence: own(value).or(fence),
             }),
             fence,
             queued: seen().map(|seen| seen.queued).max().unwrap_or(0),
@@ -207,8 +215,65 @@ impl Inspection {
                 .zip(said)
                 .map(|(link, said)| view(&link.shown(), said))
                 .collect(),
+            slot: None,
+            slots: None,
+            slots_held: 0,
             vote: holder.map(|(value, _)| value.clone()),
         }
+    }
+
+    /// The same of that slot of the semaphore of this name.
+    pub(crate) fn of_slot(set: &Set, name: &[u8], slot: u32, said: &[Said]) -> Inspection {
+        Inspection {
+            slot: Some(slot),
+            ..Inspection::of(set, name, said)
+        }
+    }
+
+    /// A semaphore of these slots: free where one of them is.
+    pub(crate) fn of_slots(name: &[u8], slots: Vec<Inspection>) -> Inspection {
+        let any = |verdict| slots.iter().any(|slot| slot.verdict == verdict);
+        let verdict = match () {
+            () if any(Verdict::Free) => Verdict::Free,
+            () if any(Verdict::Unknown) => Verdict::Unknown,
+            () if any(Verdict::Split) => Verdict::Split,
+            () => Verdict::Held,
+        };
+        let node = |node: usize| {
+            let mut views = slots.iter().map(|slot| &slot.nodes[node]);
+            let free = views
+                .clone()
+                .find(|view| matches!(view.state, "free" | "reserved"));
+            let failed = views.clone().find(|view| view.error.is_some());
+            let shown = failed.or(free).or(views.next());
+            shown.map(|view| NodeView {
+                label: None,
+                left: None,
+                fence: None,
+                ..view.clone()
+            })
+        };
+        let nodes = slots.first().map_or(0, |slot| slot.nodes.len());
+        let held = slots.iter().filter(|slot| slot.is_locked()).count();
+        Inspection {
+            name: name.to_vec(),
+            verdict,
+            holder: None,
+            fence: None,
+            queued: slots.iter().map(|slot| slot.queued).max().unwrap_or(0),
+            nodes: (0..nodes).filter_map(node).collect(),
+            slot: None,
+            slots_held: u32::try_from(held).unwrap_or(u32::MAX),
+            slots: Some(slots),
+            vote: None,
+        }
+    }
+
+    /// A lock, and what the nodes have said of the slots of a semaphore of its name.
+    pub(crate) fn beside(mut self, slots: &[Said]) -> Inspection {
+        let held = slots.iter().flatten().map(|seen| seen.slots).max();
+        self.slots_held = mutant!("semaphore-beside-unseen", held.unwrap_or(0), 0);
+        self
     }
 
     /// Whether the same holder has it, in the same hold, or nobody in both.
@@ -226,6 +291,12 @@ impl Inspection {
         self.verdict
     }
 
+    /// Whether a node may have a vote for somebody.
+    pub(crate) fn may_be_held(&self) -> bool {
+        let free = |view: &NodeView| matches!(view.state, "free" | "reserved");
+        self.verdict != Verdict::Free || !self.nodes.iter().all(free)
+    }
+
     /// Whether nobody else could have it now, as far as the nodes say: `held` or `kept`.
     pub fn is_locked(&self) -> bool {
         matches!(self.verdict, Verdict::Held | Verdict::Kept)
@@ -236,8 +307,8 @@ impl Inspection {
         self.holder.as_ref()
     }
 
-    /// The largest fence that a node has counted: the holder's, unless somebody has asked
-    /// for the lock since.
+    /// The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: see
+    /// [`Holder::fence`].
     pub fn fence(&self) -> Option<u64> {
         self.fence
     }
@@ -246,6 +317,22 @@ impl Inspection {
     /// waits.
     pub fn queued(&self) -> u32 {
         self.queued
+    }
+
+    /// Each slot of a [semaphore](crate::Client::semaphore), in the order of their numbers; none of a lock.
+    pub fn slots(&self) -> &[Inspection] {
+        self.slots.as_deref().unwrap_or_default()
+    }
+
+    /// How many slots are held, of the semaphore that was looked at. Of a lock that is free: of a semaphore that has
+    /// its name, which is another matter, and may be what was meant.
+    pub fn slots_held(&self) -> u32 {
+        self.slots_held
+    }
+
+    /// Which slot of a semaphore that is, if it is one.
+    pub fn slot(&self) -> Option<u32> {
+        self.slot
     }
 
     /// What each node has, in the order of the node list.
@@ -277,12 +364,20 @@ impl Inspection {
 /// One line for a person.
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the lock {} is {}",
-            shown(&self.name),
-            self.verdict.as_str()
-        )?;
+        let name = shown(&self.name);
+        if let Some(slots) = &self.slots {
+            let (held, of) = (self.slots_held, slots.len());
+            write!(f, "the semaphore {name} has {held} of {of} slots held")?;
+            return match self.queued {
+                0 => Ok(()),
+                queued => write!(f, ", and {queued} wait for one"),
+            };
+        }
+        match self.slot {
+            Some(slot) => write!(f, "slot {slot} of the semaphore {name} is ")?,
+            None => write!(f, "the lock {name} is ")?,
+        }
+        f.write_str(self.verdict.as_str())?;
         if let Some(holder) = &self.holder {
             write!(
                 f,
@@ -295,8 +390,15 @@ impl fmt::Display for Inspection {
             write!(f, " with {} of {} votes", holder.votes, self.nodes.len())?;
         }
         match self.queued {
+            0 => {}
+            queued => write!(f, ", and {queued} wait for it")?,
+        }
+        match self.slots_held {
             0 => Ok(()),
-            queued => write!(f, ", and {queued} wait for it"),
+            held => write!(
+                f,
+                "; a semaphore of that name is in use, {held} of its slots are held: look at it by its number of slots"
+            ),
         }
     }
 }
@@ -319,6 +421,29 @@ fn left(said: &[Said], value: &Value) -> Option<Duration> {
     left.sort_unstable_by(|a, b| b.cmp(a));
     let left = left.get(quorum(said.len()) - 1).copied();
     left.filter(|left| *left != Duration::MAX)
+}
+
+/// The fence of the hold of this value, as most of the nodes that have it know it: by what its client has told them or was
+/// given by a script, else by the time in its token, which is what was proposed where it was won by plain commands.
+fn own_fence(said: &[Said], value: &Value) -> Option<u64> {
+    let has = |seen: &&Seen| {
+        let theirs = seen.value.as_ref();
+        seen.sharers.is_empty() && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
+    };
+    let known = said
+        .iter()
+        .flatten()
+        .filter(has)
+        .filter_map(|seen| match seen.own {
+            0 => value.proposed(seen.fence),
+            own => Some(own),
+        });
+    let known: Vec<u64> = known.collect();
+    let of_one = |fence: &u64| known.iter().filter(|other| *other == fence).count();
+    known
+        .iter()
+        .copied()
+        .max_by_key(|fence| (of_one(fence), *fence))
 }
 
 fn view(node: &str, said: &Said) -> NodeView {

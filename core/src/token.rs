@@ -62,9 +62,21 @@ impl Token {
     /// The `TIME` at which a token of that text was drawn, in µs; `None` where its client
     /// did not know it. Others may have drawn all of it: then the time makes no sense.
     pub(crate) fn time_of(text: &[u8]) -> Option<u64> {
+        Token::drawn(text).filter(|time| (EARLIEST..LATEST).contains(time))
+    }
+
+    /// The fence that a token of that text was drawn with, where nodes have counted as far: the same number.
+    pub(crate) fn fence_of(text: &[u8], counted: u64) -> Option<u64> {
+        // The nodes of a test tell the time of a clock that begins at none.
+        let made_up = counted < EARLIEST;
+        let drawn = Token::drawn(text)?;
+        let known = drawn != 0 && drawn <= counted && (made_up || drawn >= EARLIEST);
+        known.then_some(drawn)
+    }
+
+    fn drawn(text: &[u8]) -> Option<u64> {
         let digits = std::str::from_utf8(text.get(2 * RANDOM..Token::LEN)?).ok()?;
-        let time = u64::from_str_radix(digits, 16).ok()?;
-        (EARLIEST..LATEST).contains(&time).then_some(time)
+        u64::from_str_radix(digits, 16).ok()
     }
 
     /// Draws a new token at this `TIME`, and with it a number in `0.0..1.0`: one call of

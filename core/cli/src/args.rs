@@ -55,8 +55,11 @@ pub enum Command {
 /// Of several locks the gravest code is what comes out.
 #[derive(Debug, Group)]
 #[command(after_help = "\
-Exit code: 0 all are held or kept, 3 one is not, 69 too few nodes answered for one.")]
+Exit code: 0 all are held or kept, of a semaphore all slots, 3 one is not, 69 too few nodes answered for one.")]
 pub struct Inspect {
+    /// They are semaphores of so many slots, 1 to 128: shows each slot.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub slots: Option<u32>,
     /// Prints one JSON object for each lock, one a line.
     #[arg(long)]
     pub json: bool,
@@ -102,7 +105,13 @@ pub struct Release {
     /// holds it.
     #[arg(long, required = true)]
     pub force: bool,
-    /// Only if this is the last fence that was counted, so that a successor is never hit.
+    /// It is a semaphore of so many slots: without --slot all of them are taken away.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub slots: Option<u32>,
+    /// Takes this slot alone away, counted from 0.
+    #[arg(long, value_name = "K", requires = "slots")]
+    pub slot: Option<u32>,
+    /// Only from the hold that has this fence, so that a successor is never hit.
     #[arg(long, value_name = "F")]
     pub fence: Option<u64>,
     /// Does not ask before.
@@ -173,9 +182,12 @@ pub struct Watch {
     /// Ends after so long; without, never by itself.
     #[arg(short, long, value_name = "T", value_parser = times::parse)]
     pub wait: Option<Duration>,
-    /// Ends as soon as the lock is free.
+    /// Ends as soon as the lock is free, or a slot is.
     #[arg(long)]
     pub until_free: bool,
+    /// It is a semaphore of so many slots, 1 to 128.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub slots: Option<u32>,
     /// How often it looks.
     #[arg(long, value_name = "T", value_parser = times::parse_some, default_value = "1s")]
     pub every: Duration,

@@ -1,24 +1,26 @@
 //! `quorlock release --force`: takes a lock away from whoever holds it.
 
-use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStrExt;
 
-use quorlock::{Client, blocking};
+use quorlock::{Lock, blocking};
 use serde_json::json;
 
 use crate::args::Release;
 use crate::connect;
 use crate::exit::{self, Failure};
-use crate::inspect::{as_object, show};
+use crate::inspect::{as_object, lock, show};
 use crate::output::{line, object};
 
 pub fn release(options: &Release) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
-    if !options.yes && io::stdin().is_terminal() && !is_wanted(&client, &options.name)? {
+    let lock = lock(&client, &options.name, options.slots);
+    if !options.yes && io::stdin().is_terminal() && !is_wanted(&lock)? {
         return Err(Failure::new(exit::USAGE, "nothing was changed"));
     }
-    let forced = blocking::wait(client.force_release(options.name.as_bytes(), options.fence))?;
+    let forced = match options.slot {
+        Some(slot) => blocking::wait(lock.force_release_slot(slot, options.fence))?,
+        None => blocking::wait(lock.force_release(options.fence))?,
+    };
     let freed = forced.freed();
     match options.json {
         true => object(&json!({"found": as_object(forced.found()), "freed": freed})),
@@ -37,9 +39,11 @@ pub fn release(options: &Release) -> Result<i32, Failure> {
 
 /// Shows the lock and asks. What is asked and answered stays off the standard output of
 /// `--json`, since it is asked only where a person sits.
-fn is_wanted(client: &Client, name: &OsStr) -> Result<bool, Failure> {
-    let found = blocking::wait(client.inspect(name.as_bytes()))?;
-    eprintln!("{}", crate::output::plain(&found.to_string()));
+fn is_wanted(lock: &Lock) -> Result<bool, Failure> {
+    let found = blocking::wait(lock.inspect())?;
+    for seen in [&found].into_iter().chain(found.slots()) {
+        eprintln!("{}", crate::output::plain(&seen.to_string()));
+    }
     eprint!("Take it away? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);

@@ -1,9 +1,10 @@
 //! `quorlock inspect`: who holds locks, as each node has it.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::UNIX_EPOCH;
 
-use quorlock::{Holder, Inspection, NodeView, Verdict, blocking};
+use quorlock::{Client, Holder, Inspection, Lock, NodeView, Verdict, blocking};
 use serde_json::{Value, json};
 
 use crate::args::Inspect;
@@ -17,7 +18,7 @@ pub fn inspect(options: &Inspect) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
     let mut worst = 0;
     for name in &options.names {
-        let found = blocking::wait(client.inspect(name.as_bytes()))?;
+        let found = blocking::wait(lock(&client, name, options.slots).inspect())?;
         match options.json {
             true => object(&as_object(&found)),
             false => show(&found),
@@ -25,6 +26,14 @@ pub fn inspect(options: &Inspect) -> Result<i32, Failure> {
         worst = worst.max(code(found.verdict()));
     }
     Ok(worst)
+}
+
+/// The lock of that name, or the semaphore of so many slots.
+pub fn lock(client: &Client, name: &OsStr, slots: Option<u32>) -> Lock {
+    match slots {
+        Some(slots) => client.semaphore(name.as_bytes(), slots),
+        None => client.lock(name.as_bytes()),
+    }
 }
 
 /// A split lock is nobody's for certain: who wants to know whether it is held gets no yes.
@@ -39,6 +48,17 @@ fn code(verdict: Verdict) -> i32 {
 /// Prints a lock and its nodes for a person.
 pub fn show(found: &Inspection) {
     line(&plain(&found.to_string()));
+    for slot in found.slots() {
+        show_slot(slot);
+    }
+    if !found.slots().is_empty() {
+        for view in found.nodes() {
+            if let Some(error) = view.error() {
+                line(&format!("  {}  {}", view.node(), plain(error)));
+            }
+        }
+        return;
+    }
     if let Some(holder) = found.holder() {
         let mut parts = Vec::new();
         if let Some(long) = holder.since().and_then(|since| since.elapsed().ok()) {
@@ -58,6 +78,33 @@ pub fn show(found: &Inspection) {
         let width = widest.unwrap_or(0);
         line(&format!("  {:width$}  {}", view.node(), of_node(view)));
     }
+}
+
+/// One line for a slot.
+fn show_slot(slot: &Inspection) {
+    let mut parts = vec![slot.verdict().as_str().to_owned()];
+    if let Some(holder) = slot.holder() {
+        match holder.label() {
+            Some(label) => parts.push(format!("by {}", plain(label))),
+            None => parts.push("by somebody without a label".into()),
+        }
+        if let Some(long) = holder.since().and_then(|since| since.elapsed().ok()) {
+            parts.push(format!("since {}", times::shown(long)));
+        }
+        if let Some(left) = holder.left() {
+            parts.push(format!("{} left unless renewed", times::shown(left)));
+        }
+        if let Some(fence) = holder.fence() {
+            parts.push(format!("fence {fence}"));
+        }
+        parts.push(format!(
+            "{} of {} votes",
+            holder.votes(),
+            slot.nodes().len()
+        ));
+    }
+    let number = slot.slot().unwrap_or_default();
+    line(&format!("  slot {number}  {}", parts.join(", ")));
 }
 
 fn of_node(view: &NodeView) -> String {
@@ -94,6 +141,9 @@ pub fn as_object(found: &Inspection) -> Value {
         "holder": found.holder().map(of_holder),
         "fence": found.fence(),
         "queued": found.queued(),
+        "slot": found.slot(),
+        "slots": found.slots().iter().map(as_object).collect::<Vec<_>>(),
+        "slots_held": found.slots_held(),
         "nodes": found.nodes().iter().map(|view| json!({
             "node": view.node(),
             "state": view.state(),

@@ -19,6 +19,8 @@ use crate::together::together;
 
 /// This many are listed at most.
 const MOST: usize = 1000;
+/// As many slots as a semaphore may have.
+const MOST_SLOTS: u32 = 128;
 /// This many are looked at together.
 const AT_ONCE: usize = 64;
 
@@ -57,6 +59,19 @@ fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
     }
     // What is left of one that has ended meanwhile is nobody's.
     locks.retain(|lock| lock.verdict() != Verdict::Free || lock.queued() > 0);
+    for semaphores in listing.semaphores.chunks(AT_ONCE) {
+        let of = |(name, slots): &(Vec<u8>, u32)| {
+            client.semaphore(name.clone(), (*slots).clamp(1, MOST_SLOTS))
+        };
+        let looks = semaphores.iter().map(of);
+        let looks = looks.map(|semaphore| async move { semaphore.inspect().await });
+        for look in blocking::wait(together(looks)) {
+            let found = look?;
+            if found.slots_held() > 0 || found.queued() > 0 || found.verdict() == Verdict::Unknown {
+                locks.push(found);
+            }
+        }
+    }
     locks.sort_by(|a, b| b.queued().cmp(&a.queued()).then(a.name().cmp(b.name())));
     Ok(Found {
         locks,
@@ -167,6 +182,11 @@ fn cells(lock: &Inspection) -> [String; 6] {
     let who = match (holder, lock.verdict()) {
         (Some(holder), Verdict::Kept) => format!("kept for {}", label(holder.label())),
         (Some(holder), _) => label(holder.label()),
+        // How many it has is known to those who use it alone.
+        (None, _) if !lock.slots().is_empty() => match lock.slots_held() {
+            1 => "1 slot held".to_owned(),
+            held => format!("{held} slots held"),
+        },
         (None, verdict) => verdict.as_str().to_owned(),
     };
     [

@@ -1,6 +1,5 @@
 //! `quorlock watch`: a line at each change of a lock.
 
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use quorlock::{Inspection, Verdict, blocking};
@@ -10,7 +9,7 @@ use crate::args::Watch;
 use crate::clock::{Alarm, now, time_of_day};
 use crate::connect;
 use crate::exit::{self, Failure};
-use crate::inspect::as_object;
+use crate::inspect::{as_object, lock};
 use crate::output::{plain, print};
 
 /// What is told when it is another than before.
@@ -20,6 +19,8 @@ struct State {
     holder: Option<String>,
     fence: Option<u64>,
     queued: u32,
+    /// Of a semaphore, how many slots it has, and how many are held. Beside a lock of its name how many are.
+    slots: (usize, u32),
 }
 
 impl State {
@@ -28,13 +29,21 @@ impl State {
         State {
             verdict: found.verdict(),
             holder: holder.map(|holder| holder.label().unwrap_or_default().to_owned()),
-            fence: found.fence(),
+            fence: holder.map_or(found.fence(), |holder| holder.fence()),
             queued: found.queued(),
+            slots: (found.slots().len(), found.slots_held()),
         }
     }
 
     fn told(&self) -> String {
-        let mut text = self.verdict.as_str().to_owned();
+        let mut text = match self.slots {
+            (0, 0) => self.verdict.as_str().to_owned(),
+            (0, held) => format!(
+                "{}, a semaphore of that name has {held} slots held",
+                self.verdict.as_str()
+            ),
+            (slots, held) => format!("{held} of {slots} slots held"),
+        };
         if let Some(holder) = &self.holder {
             text += &match &**holder {
                 "" => " by somebody without a label".to_owned(),
@@ -54,10 +63,11 @@ impl State {
 
 pub fn watch(options: &Watch) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
+    let lock = lock(&client, &options.name, options.slots);
     let (mut last, mut alarm) = (None, Alarm::new());
     let begun = now();
     loop {
-        let found = blocking::wait(client.inspect(options.name.as_bytes()))?;
+        let found = blocking::wait(lock.inspect())?;
         let state = State::of(&found);
         if last.as_ref() != Some(&state) {
             let written = match options.json {

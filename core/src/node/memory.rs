@@ -43,6 +43,9 @@ pub struct MemoryNode {
     keys: BTreeMap<Arc<[u8]>, (Form, Instant)>,
     /// Counters of fences, and the ends of their lives.
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
+    /// Whose the last fence is that a lease has told, by the keys of counters: the first 48 bits
+    /// of its token, and that fence.
+    told: BTreeMap<Arc<[u8]>, (u64, u64)>,
     /// Who waits, by the keys of their queues.
     lines: BTreeMap<Arc<[u8]>, line::Line>,
     /// Who shares a lock, by the keys of the sets.
@@ -130,6 +133,7 @@ impl MemoryNode {
     pub fn expire(&mut self, now: Instant) {
         self.keys.retain(|_, (_, end)| tick(now) <= *end);
         self.counters.retain(|_, (_, end)| tick(now) <= *end);
+        self.told.retain(|key, _| self.counters.contains_key(key));
         self.quarantine = self.quarantine.filter(|end| tick(now) <= *end);
         self.lines.retain(|_, line| line.lives(now));
         self.readers.retain(|_, readers| tick(now) <= readers.end);
@@ -147,6 +151,7 @@ impl MemoryNode {
     /// Drops all that goes by the lock of these keys, in its layout: what is left is other locks'.
     pub fn forget(&mut self, keys: &Keys) {
         self.counters.remove(keys.companions.counter());
+        self.told.remove(keys.companions.counter());
         if keys.field.is_some() {
             self.hashes.remove(&keys.lock);
             self.tokens.remove(keys.companions.queue());

@@ -324,8 +324,10 @@ pub enum Op {
         ttl: Duration,
         /// Whether to store the value anew where the key is gone.
         repair: Repair,
-        /// The lease's fence: the counter is raised to it.
+        /// The last fence of the lease's block: the counter is raised to it.
         fence: u64,
+        /// How many of the block are behind the lease's own.
+        behind: u32,
     },
     /// Store this fence, the last of its block, if the key holds our value and all of
     /// the block is beyond what is stored; lengthens the key as
@@ -418,11 +420,13 @@ impl Op {
                 ttl,
                 repair: Repair::InQuarantine { server },
                 fence,
+                behind,
             } if mutant!("any-server-takes-back", server != here || here == 0, false) => {
                 Op::Extend {
                     ttl,
                     repair: Repair::Yes,
                     fence,
+                    behind,
                 }
             }
             op => op,
@@ -532,8 +536,12 @@ pub struct Seen {
     pub value: Option<Value>,
     /// The last fence that was counted; 0 for none.
     pub fence: u64,
+    /// The last fence that was taken for the value's own lease, where the node has been told; else 0.
+    pub own: u64,
     /// How many wait in the queue.
     pub queued: u32,
+    /// Of the slots of a [semaphore](Mode::AnySlot), how many are held.
+    pub slots: u32,
     /// How many share the lock.
     pub readers: u32,
     /// Of those up to [`SHARERS`] whose votes end last, the last of all behind the others.

@@ -104,6 +104,24 @@ pub fn name_of(namespace: &str, key: &[u8]) -> Option<Vec<u8>> {
     (lock_key(namespace, name, Naming::Tagged).ok()? == key).then(|| name.to_vec())
 }
 
+/// The name of the semaphore of which that is a slot's lock, and the number of the slot. `None` for any other key.
+pub fn slot_of(namespace: &str, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+    let rest = key
+        .strip_prefix(namespace.as_bytes())?
+        .strip_prefix(b"#p")?;
+    let end = rest.iter().position(|byte| *byte == b':')?;
+    let number = std::str::from_utf8(&rest[..end]).ok()?;
+    let slot = number
+        .parse()
+        .ok()
+        .filter(|slot: &u32| slot.to_string() == number)?;
+    let name = name_of(
+        namespace,
+        &[namespace.as_bytes(), &rest[end + 1..]].concat(),
+    )?;
+    Some((name, slot))
+}
+
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
 /// `q` the queue, `f` the counter of fences, `s` [those that share it](Companions::shared),
 /// `x` the [bans](Companions::bans).

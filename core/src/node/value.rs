@@ -57,6 +57,11 @@ impl Value {
 }
 
 impl Value {
+    /// The fence that was proposed for it when its token was drawn, if it is ours, where nodes have counted as far.
+    pub(crate) fn proposed(&self, counted: u64) -> Option<u64> {
+        self.is_ours().then(|| Token::fence_of(&self.0, counted))?
+    }
+
     /// The `TIME` in µs at which its token was drawn, if it is ours and its client knew it.
     pub fn since(&self) -> Option<u64> {
         self.is_ours().then(|| Token::time_of(&self.0))?

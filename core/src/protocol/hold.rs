@@ -99,8 +99,6 @@ pub struct Hold {
     relabelled: OnceBox<Mutex<(Value, Instant)>>,
     /// Who waits, if the attempt may.
     waiter: Option<Waiter>,
-    /// When the token was drawn, and the [median](Set::median) then.
-    drawn: (Instant, u64),
     /// The first request of the attempt was sent after this moment.
     begun: AtomicU64,
     renew_every: Duration,
@@ -116,6 +114,8 @@ pub struct Hold {
 
 /// What a hold knows, under its lock.
 struct State {
+    /// When the token was drawn, and the [candidate](Set::candidate) then, until that is proposed.
+    drawn: (Instant, u64),
     phase: Phase,
     votes: Votes,
     round: Round,

@@ -76,7 +76,50 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
 /// Nothing is changed by it, so nothing is left behind.
 pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Duration) -> Vec<Said> {
     let before = set.met().await;
-    let request = Request {
+    let said = ask_all(set, &request(keys), node_timeout).await;
+    if too_few(&said) && set.meets_again(&before).await {
+        return told(ask_all(set, &request(keys), node_timeout).await);
+    }
+    told(said)
+}
+
+/// The same of several, which are asked for side by side.
+pub(crate) async fn inspect_each(
+    set: &Arc<Set>,
+    keys: &[Arc<Keys>],
+    node_timeout: Duration,
+) -> Vec<Vec<Said>> {
+    let before = set.met().await;
+    let mut found = Vec::with_capacity(keys.len());
+    let asked: Vec<_> = keys
+        .iter()
+        .map(|keys| ask_all(set, &request(keys), node_timeout))
+        .collect();
+    for (keys, replies) in keys.iter().zip(asked) {
+        let mut replies = replies.await;
+        if too_few(&replies) && set.meets_again(&before).await {
+            replies = ask_all(set, &request(keys), node_timeout).await;
+        }
+        found.push(told(replies));
+    }
+    found
+}
+
+fn too_few(replies: &[Reply]) -> bool {
+    let answered = replies.iter().filter(|r| !matches!(r, Reply::Failed(_)));
+    answered.count() < quorum(replies.len())
+}
+
+fn told(replies: Vec<Reply>) -> Vec<Said> {
+    let said = |reply| match reply {
+        Reply::Seen(seen) => Ok(*seen),
+        other => Err(no_answer(other)),
+    };
+    replies.into_iter().map(said).collect()
+}
+
+fn request(keys: &Arc<Keys>) -> Request {
+    Request {
         op: Op::Inspect,
         native: false,
         keys: keys.clone(),
@@ -84,17 +127,7 @@ pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Dura
         waiter: None,
         leaving: Leaving::Free,
         not_after: 0,
-    };
-    let said = |reply| match reply {
-        Reply::Seen(seen) => Ok(*seen),
-        other => Err(no_answer(other)),
-    };
-    let mut replies = ask_all(set, &request, node_timeout).await;
-    let answered = replies.iter().filter(|r| !matches!(r, Reply::Failed(_)));
-    if answered.count() < quorum(replies.len()) && set.meets_again(&before).await {
-        replies = ask_all(set, &request, node_timeout).await;
     }
-    replies.into_iter().map(said).collect()
 }
 
 #[cfg(test)]
@@ -127,7 +160,9 @@ mod tests {
                 left: Some(Duration::from_secs(1)),
                 value: value.map(|value| Value(value.as_bytes().into())),
                 fence: 0,
+                own: 0,
                 queued: 0,
+                slots: 0,
                 readers: 0,
                 sharers: Vec::new(),
                 quarantine: Duration::from_secs(quarantine),

@@ -42,6 +42,7 @@ pub(crate) fn run(data: &[u8]) {
             ttl: TTL,
             repair: Repair::Yes,
             fence: 7,
+            behind: 0,
         },
         2 => Op::Confirm {
             ttl: TTL,

@@ -477,6 +477,7 @@ impl Calls {
                     Repair::InQuarantine { server: 0 },
                 ]),
                 fence: self.fence(now, stored),
+                behind: *random.pick(&[0, 0, 1, 16]),
             },
             _ => Op::Confirm {
                 ttl,

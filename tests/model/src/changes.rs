@@ -309,6 +309,19 @@ pub const ALL: &[Change] = &[
     change("extend", "if fenced and A[3] == '3' then", "if fenced then"),
     change("extend", "'GT', A[6]", "A[6]"),
     change("extend", "  call('PEXPIRE', K[4], A[7])\n", ""),
+    // Whose a fence is.
+    change("extend", "A[6] - (A[8] or 1) + 1", "A[6]"),
+    change(
+        "extend",
+        "call('ZADD', K[4], first, 'h',",
+        "redis.sha1hex(first,",
+    ),
+    change("acquire", "fence - (A[9] or 1) + 1", "fence"),
+    change(
+        "acquire",
+        "call('ZADD', counter, own, 'h',",
+        "redis.sha1hex(own,",
+    ),
     // Whose turn it is.
     change("acquire", "turn(A[4])", "turn(nil)"),
     change(

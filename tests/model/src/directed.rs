@@ -212,6 +212,7 @@ impl Case<'_> {
                     _ => Repair::No,
                 },
                 fence: fence("fence"),
+                behind: 0,
             },
             "confirm" => Op::Confirm {
                 ttl,

@@ -451,8 +451,11 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
         found.insert(key.to_vec(), (stored(form), left(end)));
     }
     for (key, fence, end) in node.counters(at) {
-        let member = vec![(fence as i64, b"f".to_vec())];
-        found.insert(key.to_vec(), (listed(member), left(end)));
+        let mut members = vec![(fence as i64, b"f".to_vec())];
+        if let Some((whose, fence)) = node.told(key, at) {
+            members.extend([(fence as i64, b"h".to_vec()), (whose as i64, b"t".to_vec())]);
+        }
+        found.insert(key.to_vec(), (listed(members), left(end)));
     }
     for (key, values, end) in node.bans(at) {
         let values = values.map(|(value, until)| (until as i64, value.to_vec()));

@@ -112,6 +112,7 @@ fn request(random: &Random, node: &MemoryNode, name: usize, now: u64) -> Request
             ttl,
             repair: *random.pick(&[Repair::No, Repair::Yes, Repair::InQuarantine { server: 0 }]),
             fence,
+            behind: 0,
         },
         _ => Op::Confirm { ttl, fence, block },
     };

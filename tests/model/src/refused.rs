@@ -132,6 +132,7 @@ fn op(random: &Random) -> Op {
             ttl: TTL,
             repair: Repair::No,
             fence: START,
+            behind: 0,
         },
     }
 }

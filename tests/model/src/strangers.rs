@@ -102,6 +102,7 @@ fn ops() -> Vec<Op> {
             ttl: TTL,
             repair,
             fence: START,
+            behind: 0,
         });
     }
     all.push(Op::Confirm {

@@ -193,6 +193,10 @@ pub fn said(answer: &Said) -> String {
                 0 => String::new(),
                 fence => format!(" fence {}", fence_shown(fence)),
             };
+            let fence = match seen.own {
+                0 => fence,
+                own => format!("{fence} of it {}", fence_shown(own)),
+            };
             let shut = match seen.quarantine.as_millis() {
                 0 => String::new(),
                 left => format!(" quarantined {left}"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, LossReason, Verdict, blocking};
+use quorlock_tests::queue::until;
 use quorlock_tests::{Stage, escaped};
 
 fn client(stage: &Stage) -> Client {
@@ -35,6 +36,45 @@ fn who_is_forced_out_learns_it_at_the_next_renewal() -> Result<(), Error> {
     assert_eq!(error.kind(), ErrorKind::LockLost);
     assert_eq!(lease.loss(), Some(LossReason::Forced));
     Ok(())
+}
+
+/// The holder is known by its own fence while others ask in vain: whether it has won by plain commands or out of the
+/// queue, before its first renewal and after.
+#[test]
+fn a_contended_lock_is_forced_by_its_holders_own_fence() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let [ours, theirs, operator] = [(); 3].map(|()| client(&stage));
+    let known = |fence: Option<u64>| -> Result<bool, Error> {
+        // One that knows of nobody asks by plain commands, and raises the counter.
+        let stranger = client(&stage);
+        drop(blocking::wait(stranger.lock("warm").acquire())?);
+        assert!(blocking::wait(stranger.lock("a").try_acquire())?.is_none());
+        let found = blocking::wait(operator.inspect("a"))?;
+        assert!(found.fence() > fence, "{found:?}");
+        Ok(found.holder().is_some_and(|holder| holder.fence() == fence))
+    };
+    for client in [&ours, &theirs] {
+        drop(blocking::wait(client.lock("warm").acquire())?);
+    }
+    let first = blocking::wait(ours.lock("a").acquire())?;
+    assert!(known(first.fence())?, "won by plain commands");
+    std::thread::scope(|scope| -> Result<(), Error> {
+        let waits = scope.spawn(|| blocking::wait(theirs.lock("a").wait(None).acquire()));
+        until("it waits", || theirs.stats().queued == 1);
+        assert!(known(first.fence())?, "and waited for");
+        let old = first.fence();
+        assert!(blocking::wait(first.release())?);
+        let second = waits.join().expect("no panic")?;
+        assert!(known(second.fence())?, "won out of the queue");
+        let error = blocking::wait(operator.force_release("a", old)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
+        blocking::wait(second.extend(None))?;
+        assert!(known(second.fence())?, "and renewed");
+        let forced = blocking::wait(operator.force_release("a", second.fence()))?;
+        assert!(forced.freed() >= 2, "{forced}");
+        assert_eq!(blocking::wait(second.lost()), LossReason::Forced);
+        Ok(())
+    })
 }
 
 #[test]

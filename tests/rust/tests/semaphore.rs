@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, blocking};
+use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, Verdict, blocking};
 use quorlock_tests::Stage;
 use quorlock_tests::queue::{since, until};
 
@@ -210,5 +210,50 @@ fn what_makes_no_semaphore_is_refused() -> Result<(), Error> {
     assert!(lease.is_held());
     drop(lease);
     stage.await_nothing_left();
+    Ok(())
+}
+
+/// A semaphore is looked at and taken away by its slots, and a lock of its name is not told as free without a word of it.
+#[test]
+fn it_is_looked_at_and_taken_away_by_its_slots() -> Result<(), Error> {
+    for nodes in [1, 3] {
+        let stage = Stage::new(nodes);
+        let (theirs, ours) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+        let semaphore = ours.semaphore("a", 2);
+        // From here on it knows the nodes' clocks.
+        drop(get(theirs.lock("warm"))?);
+        let found = blocking::wait(semaphore.inspect())?;
+        assert_eq!((found.slots().len(), found.slots_held()), (2, 0), "{found}");
+        let leases = [
+            get(theirs.semaphore("a", 2))?,
+            get(theirs.semaphore("a", 2))?,
+        ];
+        let found = blocking::wait(semaphore.inspect())?;
+        assert_eq!((found.verdict(), found.slots_held()), (Verdict::Held, 2));
+        for lease in &leases {
+            let slot = &found.slots()[lease.slot().expect("a slot") as usize];
+            let holder = slot.holder().expect("a holder");
+            assert_eq!((holder.fence(), holder.votes()), (lease.fence(), nodes));
+            assert!(holder.since().is_some() && holder.left().is_some());
+        }
+        let lock = blocking::wait(ours.inspect("a"))?;
+        assert_eq!(
+            (lock.verdict(), lock.slots_held()),
+            (Verdict::Free, 2),
+            "{lock}"
+        );
+        assert!(!blocking::wait(semaphore.wait_until_free(SOON))?);
+        std::thread::scope(|scope| -> Result<(), Error> {
+            let free = scope.spawn(|| blocking::wait(semaphore.wait_until_free(None)));
+            let slot = leases[1].slot().expect("a slot");
+            let forced = blocking::wait(semaphore.force_release_slot(slot, leases[1].fence()))?;
+            assert!(forced.freed() > nodes / 2, "{forced}");
+            assert!(free.join().expect("no panic")?);
+            Ok(())
+        })?;
+        assert!(leases[0].is_held());
+        assert!(blocking::wait(semaphore.force_release(None))?.freed() > nodes / 2);
+        assert_eq!(blocking::wait(semaphore.inspect())?.slots_held(), 0);
+    }
     Ok(())
 }

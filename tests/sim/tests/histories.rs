@@ -117,6 +117,7 @@ fn requests() -> Vec<Asked> {
         ttl: TTL,
         repair,
         fence: 7,
+        behind: 0,
     });
     let acquires = [(0, false, false), (7, true, false), (7, false, true)];
     let acquires = acquires.map(|(candidate, home, let_in)| Op::Acquire {

@@ -177,6 +177,7 @@ fn said() -> Vec<(&'static str, String, Reply)> {
             ttl: TTL,
             repair: quorlock::sim::Repair::Yes,
             fence: 0,
+            behind: 0,
         };
         let answer = read(op, format!("{wire}\r\n").as_bytes());
         match answer.expect("it is RESP").expect("whole").0 {

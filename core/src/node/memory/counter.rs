@@ -3,8 +3,8 @@
 use super::{MemoryNode, tick, whole};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::Request;
 use crate::node::native::FURTHEST;
+use crate::node::{Request, Value};
 
 impl MemoryNode {
     /// The last fence counted under `key`, if the counter lives at `now`.
@@ -19,6 +19,23 @@ impl MemoryNode {
             .iter()
             .filter(move |(_, (_, end))| tick(now) <= *end)
             .map(|(key, (fence, end))| (&**key, *fence, *end))
+    }
+
+    /// Whose the last fence is that a lease has told, by the first 48 bits of its token, and that
+    /// fence; as long as the counter lives.
+    pub fn told(&self, counter: &[u8], now: Instant) -> Option<(u64, u64)> {
+        self.fence(counter, now)?;
+        self.told.get(counter).copied()
+    }
+
+    /// Notes that this fence is the request's.
+    pub(super) fn tell(&mut self, request: &Request, fence: u64, now: Instant) {
+        if let Some((counter, _)) = request.keys.counter()
+            && self.fence(counter, now).is_some()
+        {
+            let told = (mark(&request.value), fence);
+            self.told.insert(counter.into(), told);
+        }
     }
 
     /// What is counted for the request's lock; `None` without a counter.
@@ -48,6 +65,7 @@ impl MemoryNode {
         let fence = mutant!("pure-counters", fence, last.unwrap_or(0) + 1);
         let fence = mutant!("counter-counts-on", fence, last.map_or(fence, |_| next));
         self.set_counter(request, fence, now);
+        self.tell(request, (fence + 1).saturating_sub(block.into()), now);
         fence
     }
 
@@ -75,6 +93,16 @@ impl MemoryNode {
                 .map_or(Instant::FAR, |(_, end)| *end),
             false => tick(now) + whole(ttl + ttl / 4),
         };
+        if self.fence(counter, now).is_none() {
+            self.told.remove(counter);
+        }
         self.counters.insert(counter.into(), (fence, end));
     }
+}
+
+/// The first 48 bits of a token; 0 where it is none of ours.
+pub(super) fn mark(value: &Value) -> u64 {
+    let begin = value.0.get(..12).filter(|_| value.is_ours());
+    let begin = begin.and_then(|digits| std::str::from_utf8(digits).ok());
+    begin.map_or(0, |digits| u64::from_str_radix(digits, 16).unwrap_or(0))
 }

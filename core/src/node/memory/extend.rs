@@ -17,7 +17,7 @@ impl MemoryNode {
         found: &Found,
         ttl: Duration,
         repair: Repair,
-        fence: u64,
+        (fence, behind): (u64, u32),
     ) -> Reply {
         let now = found.now;
         let shut = found.quarantine.filter(|_| match repair {
@@ -36,6 +36,8 @@ impl MemoryNode {
             }
             self.lengthen_own(request, found, ttl);
             self.raise(request, fence, now);
+            let own = fence.saturating_sub(behind.into());
+            self.tell(request, mutant!("whose-fence-is-untold", own, 0), now);
             return Reply::Extended { repaired: false };
         }
         if repair != Repair::No && mutant!("repair-over-a-stranger", found.free, true) {
@@ -51,6 +53,7 @@ impl MemoryNode {
                 self.put(request, Form::Quiet(request.value.clone()), life(now, ttl));
             }
             self.raise(request, mutant!("repair-without-fence", fence, 0), now);
+            self.tell(request, fence.saturating_sub(behind.into()), now);
             return Reply::Extended { repaired: true };
         }
         mutant!(
@@ -85,6 +88,7 @@ impl MemoryNode {
         }
         self.lengthen_own(request, found, ttl);
         self.set_counter(request, fence, found.now);
+        self.tell(request, (fence + 1).saturating_sub(block.into()), found.now);
         Reply::Confirmed
     }
 

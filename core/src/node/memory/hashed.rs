@@ -59,7 +59,9 @@ impl MemoryNode {
                 block,
                 ..
             } => self.enter(request, field, quarantine, (ttl, candidate, block), now),
-            Op::Extend { ttl, repair, fence } => {
+            Op::Extend {
+                ttl, repair, fence, ..
+            } => {
                 let minded = quarantine.filter(|_| !matches!(repair, Repair::InQuarantine { .. }));
                 match (self.has(request, field, now), minded) {
                     (false, _) => Reply::NotMine,

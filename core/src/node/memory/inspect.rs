@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::counter::mark;
 use super::scripts::Found;
 use super::{Form, MemoryNode};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
+use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
@@ -45,13 +46,38 @@ impl MemoryNode {
                 Standing::Free => Some(Duration::ZERO),
                 _ => found.left(),
             },
+            own: value
+                .as_ref()
+                .filter(|_| found.last.is_none())
+                .and_then(|value| {
+                    let (whose, fence) = self.told(counter, found.now)?;
+                    (value.is_ours() && whose == mark(value)).then_some(fence)
+                })
+                .unwrap_or(0),
             value: value.map(|value| told(&value)),
             fence: self.fence(counter, found.now).unwrap_or(0),
             queued: u32::try_from(queued).unwrap_or(u32::MAX),
+            slots: self.slots_held(request, found),
             readers: u32::try_from(readers.len()).unwrap_or(u32::MAX),
             sharers: last.iter().map(|(_, value)| told(value)).collect(),
             quarantine: found.quarantine.unwrap_or_default(),
         }))
+    }
+}
+
+impl MemoryNode {
+    /// How many slots of the semaphore that the request is of are held.
+    fn slots_held(&self, request: &Request, found: &Found) -> u32 {
+        let Mode::AnySlot(slots) = request.keys.mode else {
+            return 0;
+        };
+        let held = |slot: &u32| {
+            let lock = request.keys.of_slot(*slot).lock;
+            let form = self.form(&lock, found.now);
+            form.is_some_and(|(form, _)| form.holder(found.time).is_some())
+        };
+        let held = (0..slots).filter(held).count();
+        u32::try_from(held).unwrap_or(u32::MAX)
     }
 }
 

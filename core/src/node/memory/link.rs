@@ -331,6 +331,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             repair: Repair::Yes,
             fence: 0,
+            behind: 0,
         };
         let (go, gone) = mpsc::channel();
         let (done, released) = mpsc::channel();

@@ -46,6 +46,9 @@ impl MemoryNode {
         let (last, end) = known.map_or((None, Instant::FAR), |(last, end)| (Some(last), end));
         let counted = last.is_none_or(|last| last < fence);
         let counted = mutant!("set-without-gt", counted, true);
+        if known.is_none() {
+            self.told.remove(counter);
+        }
         if counted {
             self.counters.insert(counter.into(), (fence, end));
         }

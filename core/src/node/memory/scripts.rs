@@ -120,7 +120,9 @@ impl MemoryNode {
             let quarantine = self.quarantine(now).filter(|_| record.is_some());
             return self.hashed(request, field, quarantine, now, messages);
         }
-        if let Mode::AnySlot(slots) = request.keys.mode {
+        if let Mode::AnySlot(slots) = request.keys.mode
+            && request.op != Op::Inspect
+        {
             let votes = admitted && (record.is_none() || self.quarantine(now).is_none());
             return Ok(match request.op {
                 Op::Release => self.give_way(request, slots, votes, now, messages),
@@ -137,9 +139,9 @@ impl MemoryNode {
             Op::Acquire { ttl, candidate, .. } if shares => {
                 self.share(request, &found, (ttl, candidate), messages)
             }
-            Op::Extend { ttl, repair, fence } if shares => {
-                self.extend_shared(request, &found, ttl, repair, fence, messages)
-            }
+            Op::Extend {
+                ttl, repair, fence, ..
+            } if shares => self.extend_shared(request, &found, ttl, repair, fence, messages),
             Op::Confirm { ttl, fence, .. } if shares => {
                 self.confirm_shared(request, &found, ttl, fence)
             }
@@ -150,7 +152,12 @@ impl MemoryNode {
                 block,
                 ..
             } => self.acquire(request, &found, (ttl, candidate, block), messages),
-            Op::Extend { ttl, repair, fence } => self.extend(request, &found, ttl, repair, fence),
+            Op::Extend {
+                ttl,
+                repair,
+                fence,
+                behind,
+            } => self.extend(request, &found, ttl, repair, (fence, behind)),
             Op::Confirm { ttl, fence, block } => self.confirm(request, &found, ttl, fence, block),
             Op::Release => self.release(request, &found, admitted, messages),
             Op::Inspect => self.inspect(request, &found),

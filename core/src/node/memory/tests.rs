@@ -34,6 +34,7 @@ fn extend(repair: Repair) -> Op {
         ttl: TTL,
         repair,
         fence: 0,
+        behind: 0,
     }
 }
 

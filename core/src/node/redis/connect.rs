@@ -42,7 +42,7 @@ pub(crate) use locate::locate;
 pub(crate) use look::{Looked, Stopped, look};
 use prepare::prepare;
 use replicas::try_wait;
-pub(crate) use scan::scan;
+pub(crate) use scan::{Names, scan};
 pub(crate) use talk::broken;
 use talk::{exchange, good};
 pub(crate) use target::{How, Located, Target};

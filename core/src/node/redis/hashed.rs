@@ -62,7 +62,9 @@ pub(crate) fn write_command(
             resp::write_text(out, &channel(request).unwrap_or_default());
             (candidate, block)
         }
-        Op::Extend { ttl, repair, fence } => {
+        Op::Extend {
+            ttl, repair, fence, ..
+        } => {
             resp::write_number(out, millis(ttl));
             resp::write_number(out, script::mode(repair));
             (fence, 1)

@@ -183,7 +183,17 @@ fn seen(parts: [&Resp; 6], readers: &[Resp]) -> Option<Reply> {
         _ => return None,
     };
     let held = !matches!(standing, Standing::Free | Standing::Reserved);
-    let [Resp::Int(readers), sharers @ ..] = readers else {
+    let Resp::BulkString(counted) = counted else {
+        return None;
+    };
+    let mut counted = counted.splitn(2, |byte| *byte == b' ');
+    let mut next = || {
+        fence(&Resp::BulkString(
+            counted.next().unwrap_or_default().to_vec(),
+        ))
+    };
+    let (counted, own) = (next()?, next()?);
+    let [Resp::Int(slots), Resp::Int(readers), sharers @ ..] = readers else {
         return None;
     };
     let sharer = |one: &Resp| match one {
@@ -194,8 +204,10 @@ fn seen(parts: [&Resp; 6], readers: &[Resp]) -> Option<Reply> {
         standing,
         left,
         value: held.then_some(value),
-        fence: fence(counted)?,
+        fence: counted,
+        own,
         queued: u32::try_from(*queued).ok()?,
+        slots: u32::try_from(*slots).ok()?,
         readers: u32::try_from(*readers).ok()?,
         sharers: sharers.iter().map(sharer).collect::<Option<_>>()?,
         quarantine: Duration::from_millis(u64::try_from(*quarantine).unwrap_or(0)),
@@ -294,6 +306,7 @@ mod tests {
         ttl: TTL,
         repair: Repair::Yes,
         fence: 0,
+        behind: 0,
     };
     const CONFIRM: Op = Op::Confirm {
         ttl: TTL,

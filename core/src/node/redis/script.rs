@@ -141,6 +141,7 @@ pub(crate) fn mark(quarantine_key: &[u8], slot: u16) -> Vec<u8> {
 pub(crate) fn of(request: &Request) -> &'static Script {
     match (request.op, request.keys.mode) {
         (Op::Reserve { .. }, _) => &RESERVE,
+        (Op::Inspect, _) => &INSPECT,
         (_, Mode::AnySlot(_)) => &CHOOSE,
         (Op::Acquire { .. }, _) if request.keys.adopts.is_some() => &ADOPT,
         (Op::Acquire { .. }, Mode::Shared) => &SHARE,
@@ -148,7 +149,6 @@ pub(crate) fn of(request: &Request) -> &'static Script {
         (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
         (Op::Extend { .. } | Op::Confirm { .. }, _) => &EXTEND,
         (Op::Release, _) => &RELEASE,
-        (Op::Inspect, _) => &INSPECT,
     }
 }
 
@@ -165,7 +165,9 @@ pub(crate) fn write_command(
     if let Op::Reserve { long } = request.op {
         return write_reserve(out, request, guard, long, with_text);
     }
-    if let Mode::AnySlot(slots) = request.keys.mode {
+    if let Mode::AnySlot(slots) = request.keys.mode
+        && request.op != Op::Inspect
+    {
         return write_choose(out, request, guard, slots, with_text);
     }
     let (keys, arguments) = lengths(request, guard);
@@ -274,7 +276,9 @@ pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
 fn block(request: &Request) -> Option<u32> {
     let block = match request.op {
         Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
-        Op::Extend { .. } | Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
+        // From the lease's own on.
+        Op::Extend { behind, .. } => behind + 1,
+        Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
     };
     debug_assert!(
         block == 1 || request.keys.mode.is_alone(),
@@ -324,7 +328,7 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
             };
             (3 + 2 * guarded + keys, 3 + more)
         }
-        Op::Inspect => (4 + 2 * guarded, 1),
+        Op::Inspect => (4 + 2 * guarded + slots(request) as usize, 1),
         Op::Reserve { .. } => (1 + 2 * guarded, 4),
     }
 }
@@ -367,6 +371,17 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
         (Op::Release, Leaving::Forced(_))
     ) {
         write_marked(out, companions, b"x");
+    }
+    for slot in 0..slots(request) {
+        resp::write_text(out, &request.keys.of_slot(slot).lock);
+    }
+}
+
+/// How many slots are looked at.
+fn slots(request: &Request) -> u32 {
+    match (request.op, request.keys.mode) {
+        (Op::Inspect, Mode::AnySlot(slots)) => slots,
+        _ => 0,
     }
 }
 

@@ -15,6 +15,9 @@ use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
 
+/// Within this time from when a token was drawn what was proposed then will do.
+const SOON: Duration = Duration::from_millis(100);
+
 impl Hold {
     /// Draws a token and asks all nodes for their votes, once: the round that
     /// this is decides. `block`: how many fences are asked for; one, and one
@@ -42,8 +45,14 @@ impl Hold {
         now: Instant,
     ) -> Arc<Hold> {
         let counts = terms.keys.fence_ttl.is_some();
-        let median = if counts { set.median(now) } else { 0 };
-        let (token, jitter) = Token::with_jitter(&*set.rng, median);
+        // The time in the token is what is proposed, so that who looks knows the fence of a hold that
+        // was won by plain commands, which others raise the counter beyond in vain.
+        let candidate = if counts {
+            set.candidate(set.median(now))
+        } else {
+            0
+        };
+        let (token, jitter) = Token::with_jitter(&*set.rng, candidate);
         // The dot tells our tokens from those of others, which may be of as many digits.
         let value = [token.as_str().as_bytes(), b".", terms.label.as_bytes()].concat();
         // Up to a fifth of jitter keeps leases that were won together apart.
@@ -59,7 +68,6 @@ impl Hold {
             value: Value(value.into()),
             relabelled: OnceBox::new(),
             waiter,
-            drawn: (now, median),
             begun: AtomicU64::new(Instant::NEVER.0),
             renew_every,
             handed_over: AtomicU64::new(Instant::NEVER.0),
@@ -71,6 +79,7 @@ impl Hold {
             },
             told: Told::default(),
             state: Mutex::new(State {
+                drawn: (now, candidate),
                 phase: Phase::Asking,
                 votes: Votes::new(stepped, queued),
                 round: Round::default(),
@@ -200,11 +209,11 @@ impl Hold {
         let round = &mut state.round;
         if round.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
             // As the clocks are now: after a wait they tell another time.
-            let median = match self.drawn {
-                (then, median) if then == now => median,
-                _ => self.set.median(now),
+            let drawn = std::mem::replace(&mut state.drawn, (Instant::NEVER, 0));
+            round.candidate = match drawn {
+                (then, candidate) if candidate != 0 && then + SOON >= now => candidate,
+                _ => self.set.candidate(self.set.median(now)),
             };
-            round.candidate = self.set.candidate(median);
         }
         round.candidate
     }
@@ -358,6 +367,7 @@ impl Hold {
             ttl,
             repair: Repair::Yes,
             fence,
+            behind,
         } = op
         else {
             return (op, high + late, server);
@@ -373,7 +383,12 @@ impl Hold {
         let repair = Repair::InQuarantine { server: its };
         let (usual, end) = (high + late, low + micros(now.until(had)));
         (
-            Op::Extend { ttl, repair, fence },
+            Op::Extend {
+                ttl,
+                repair,
+                fence,
+                behind,
+            },
             mutant!("taken-back-without-bound", usual.min(end), usual),
             its,
         )

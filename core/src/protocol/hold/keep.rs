@@ -243,6 +243,7 @@ impl Hold {
                 self.block_end(),
                 self.fence()
             ),
+            behind: u32::try_from(self.block_end() - self.fence()).unwrap_or(0),
         }
     }
 

@@ -347,6 +347,7 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
             ttl: Duration::from_millis(number(ttl).unwrap_or(0)),
             repair: Repair::No,
             fence: 0,
+            behind: 0,
         },
         native: false,
         keys: Arc::new(Keys {

@@ -110,23 +110,21 @@ pub struct Call {
 
 /// What a call of `inspect` asks for.
 fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
-    let (lock, queue, shared, counter) = match *keys {
-        [lock, queue, shared, counter] | [lock, queue, shared, counter, _, _] => {
-            (lock, queue, shared, counter)
-        }
-        _ => return None,
+    let [lock, queue, shared, counter, more @ ..] = keys else {
+        return None;
     };
     let [record] = args else { return None };
     let (companions, mode) = companions(queue, lock)?;
-    let fits = record.is_empty() == (keys.len() == 4)
-        && counter == companions.counter()
-        && shared == third(&companions, lock);
+    let fits = record.is_empty() == more.is_empty()
+        && matches!(more, [] | [_, _])
+        && *counter == companions.counter()
+        && *shared == third(&companions, lock);
     fits.then(|| Call {
         request: Request {
             op: Op::Inspect,
             native: false,
             keys: Arc::new(Keys {
-                lock: lock.into(),
+                lock: (*lock).into(),
                 companions,
                 waits: NO_WAITS,
                 fence_ttl: None,
@@ -426,7 +424,12 @@ fn extension(ttl: Duration, mode: &[u8], fence: u64, block: u32) -> Option<Op> {
         b"3" => return Some(Op::Confirm { ttl, fence, block }),
         _ => return None,
     };
-    Some(Op::Extend { ttl, repair, fence })
+    Some(Op::Extend {
+        ttl,
+        repair,
+        fence,
+        behind: block - 1,
+    })
 }
 
 /// `number inbox`, of one that shares with an `s` before it, or nothing.
@@ -545,7 +548,11 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             int(&mut own, seen.left.map_or(-1, millis));
             let value = seen.value.as_ref().map_or(&[][..], |value| &value.0);
             bulk(&mut own, value);
-            bulk(&mut own, fence(seen.fence).as_bytes());
+            let counted = match seen.own {
+                0 => fence(seen.fence).to_string(),
+                of_it => format!("{} {of_it}", seen.fence),
+            };
+            bulk(&mut own, counted.as_bytes());
             int(&mut own, i64::from(seen.queued));
             int(&mut own, millis(seen.quarantine));
             (8, own, 6)
@@ -575,6 +582,10 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
     let told = call.told || refused;
     let behind = match answer {
         Ok(Reply::Refused { shared: true, .. }) => Some(1),
+        Ok(Reply::Seen(seen)) => Some(i64::from(seen.slots)),
+        _ => None,
+    };
+    let readers = match answer {
         Ok(Reply::Seen(seen)) => Some(i64::from(seen.readers)),
         _ => None,
     };
@@ -585,7 +596,11 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
     array(
         out,
         b'*',
-        1 + own + 2 * usize::from(told) + usize::from(behind.is_some()) + sharers.len(),
+        1 + own
+            + 2 * usize::from(told)
+            + usize::from(behind.is_some())
+            + usize::from(readers.is_some())
+            + sharers.len(),
     );
     int(out, code);
     out.extend_from_slice(&more);
@@ -594,6 +609,9 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
     }
     if let Some(behind) = behind {
         int(out, behind);
+    }
+    if let Some(readers) = readers {
+        int(out, readers);
     }
     for value in sharers {
         bulk(out, &value.0);

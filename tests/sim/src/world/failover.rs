@@ -460,12 +460,14 @@ impl Inner {
                     ttl,
                     repair: Repair::InQuarantine { server },
                     fence,
+                    behind,
                 },
                 Some((_, here)),
             ) if news.succeeded.contains(&server) => Op::Extend {
                 ttl,
                 repair: Repair::InQuarantine { server: here },
                 fence,
+                behind,
             },
             (op, _) => op,
         }

@@ -164,6 +164,7 @@ fn a_renewal_lengthens_the_end_within_and_the_key() {
             ttl,
             repair: Repair::No,
             fence: 0,
+            behind: 0,
         };
         ask(&mut node, extend, "a", 91);
         assert_eq!(stands(&node, 91), Some((held("a", until), left)));

@@ -86,6 +86,7 @@ fn a_renewal_raises_the_counter_and_never_lowers_it() {
             ttl: TTL,
             repair: Repair::No,
             fence: with,
+            behind: 0,
         };
         ask(&mut node, renew, "a", 2);
         assert_eq!(node.fence(b"f", at(2)), Some(stored));
@@ -95,10 +96,36 @@ fn a_renewal_raises_the_counter_and_never_lowers_it() {
         ttl: TTL,
         repair: Repair::Yes,
         fence: fence + 9,
+        behind: 0,
     };
     let repaired = Reply::Extended { repaired: true };
     assert_eq!(ask(&mut node, repair, "a", 200), repaired);
     assert_eq!(node.fence(b"f", at(200)), Some(fence + 9));
+}
+
+#[test]
+fn whose_a_fence_is_stays_known_where_others_ask_in_vain() {
+    let mut node = MemoryNode::default();
+    let fence = START + 1_000;
+    let own = |node: &mut MemoryNode| match ask(node, Op::Inspect, "", 2) {
+        Reply::Seen(seen) => (seen.own, seen.fence),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ask(&mut node, counting(fence), "a", 1), vote(fence));
+    assert!(node.propose(b"f", fence + 9, at(1)));
+    assert_eq!(own(&mut node), (fence, fence + 9));
+    let renew = Op::Extend {
+        ttl: TTL,
+        repair: Repair::No,
+        fence: fence + 3,
+        behind: 0,
+    };
+    ask(&mut node, renew, "a", 2);
+    assert_eq!(own(&mut node), (fence + 3, fence + 9));
+    // Another's is not taken for it.
+    ask(&mut node, Op::Release, "a", 2);
+    assert_eq!(ask(&mut node, counting(0), "b", 2), vote(fence + 9));
+    assert_eq!(own(&mut node), (0, fence + 9));
 }
 
 #[test]

@@ -173,6 +173,7 @@ fn a_vote_is_shared_from_then_on_and_calls_who_waits_to_share_it() {
             ttl: Duration::from_millis(30),
             repair: Repair::No,
             fence: 0,
+            behind: 0,
         };
         let (reply, told) = share(&mut node, 0, short, "a", 10);
         assert_eq!(reply, Reply::Extended { repaired: false });

@@ -1,6 +1,6 @@
 //! The names of the locks of which a node has a key, for people who look.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redis::Value as Resp;
@@ -13,7 +13,7 @@ use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
-use crate::node::names::name_of;
+use crate::node::names::{name_of, slot_of};
 use crate::node::redis::{replies, resp};
 
 /// About this many keys a node looks at before it answers: for a moment in which it does nothing
@@ -27,15 +27,45 @@ const STEPS: u32 = 8;
 /// read to the end.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The names of locks in a namespace whose keys are like `pattern`, which is for the server to understand; at
-/// most this many and a few more. And whether those are all. Each step has its time: a server
+/// What keys were found: the names of locks, and of semaphores with how many slots they have at least.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) locks: BTreeSet<Vec<u8>>,
+    pub(crate) semaphores: BTreeMap<Vec<u8>, u32>,
+}
+
+impl Names {
+    pub(crate) fn len(&self) -> usize {
+        self.locks.len() + self.semaphores.len()
+    }
+
+    pub(crate) fn extend(&mut self, other: Names) {
+        self.locks.extend(other.locks);
+        for (name, slots) in other.semaphores {
+            let known = self.semaphores.entry(name).or_default();
+            *known = slots.max(*known);
+        }
+    }
+
+    fn take(&mut self, namespace: &str, key: &[u8]) {
+        if let Some(name) = name_of(namespace, key) {
+            self.locks.insert(name);
+        } else if let Some((name, slot)) = slot_of(namespace, key) {
+            let known = self.semaphores.entry(name).or_default();
+            *known = (*known).max(slot + 1);
+        }
+    }
+}
+
+/// The names of locks and semaphores in a namespace whose keys are like one of the `patterns`, which are for the
+/// server to understand; at most this many and a few more. And whether those are all. Each step has its time: a server
 /// that hangs is a fault.
 pub(crate) async fn scan(
     target: &Target,
     namespace: &str,
-    pattern: &[u8],
+    patterns: &[Vec<u8>],
     most: usize,
-) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
+) -> Result<(Names, bool), Fault> {
     let clock = &target.gate.clock;
     let end = clock.now() + LONGEST;
     let shards = match &target.address.endpoint {
@@ -49,11 +79,13 @@ pub(crate) async fn scan(
             vec![within(&gate.clock, most, greet(target, &how)).await?]
         }
     };
-    let (mut names, mut all) = (BTreeSet::new(), true);
+    let (mut names, mut all) = (Names::default(), true);
     for mut greeted in shards {
-        let (found, whole) = one(target, &mut greeted, namespace, pattern, most, end).await?;
-        names.extend(found);
-        all &= whole;
+        for pattern in patterns {
+            let (found, whole) = one(target, &mut greeted, namespace, pattern, most, end).await?;
+            names.extend(found);
+            all &= whole;
+        }
     }
     Ok((names, all))
 }
@@ -66,9 +98,9 @@ async fn one(
     pattern: &[u8],
     most: usize,
     end: Instant,
-) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
+) -> Result<(Names, bool), Fault> {
     let gate = &target.gate;
-    let (mut names, mut cursor) = (BTreeSet::new(), "0".to_owned());
+    let (mut names, mut cursor) = (Names::default(), "0".to_owned());
     while names.len() <= most && gate.clock.now() < end {
         let mut scan = redis::cmd("SCAN");
         scan.arg(&cursor).arg("MATCH").arg(pattern);
@@ -79,7 +111,7 @@ async fn one(
         let reply = permitted(gate, "scan", answer.pop().unwrap_or(Resp::Nil))?;
         let (next, keys) = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(reply)
             .map_err(|_| replies::unexpected())?;
-        names.extend(keys.iter().filter_map(|key| name_of(namespace, key)));
+        keys.iter().for_each(|key| names.take(namespace, key));
         if next == "0" {
             return Ok((names, true));
         }

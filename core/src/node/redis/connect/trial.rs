@@ -62,6 +62,7 @@ pub(super) async fn trial(
         ttl,
         repair: Repair::No,
         fence: 0,
+        behind: 0,
     };
     let extended = ask(wire, &request, guard).await;
     request.op = Op::Release;

@@ -197,12 +197,14 @@ impl Failover {
                     ttl,
                     repair: Repair::InQuarantine { server },
                     fence,
+                    behind,
                 },
                 Some(Here { server: here, .. }),
             ) if self.succeeded.contains(&server) => Op::Extend {
                 ttl,
                 repair: Repair::InQuarantine { server: *here },
                 fence,
+                behind,
             },
             (op, _) => op,
         }

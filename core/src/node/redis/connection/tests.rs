@@ -835,6 +835,7 @@ async fn what_a_connection_that_was_gone_was_asked_is_asked_of_the_next_once() {
         ttl: Duration::from_secs(1),
         repair: crate::node::Repair::No,
         fence: 0,
+        behind: 0,
     };
     let mut link = Link::connected();
     // Plain commands are not asked twice: it is a script's turn.

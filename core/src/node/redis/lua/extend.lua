@@ -40,6 +40,9 @@ end
 if own then call('PEXPIRE', K[1], math.max(A[2], call('PTTL', K[1]))) end
 if fenced then
   call('ZADD', K[4], 'GT', A[6], 'f')
+  -- Whose its own of them is, by the first 48 bits of the token, for those who look.
+  local first = string.format('%.0f', math.max(A[6] - (A[8] or 1) + 1, 0))
+  call('ZADD', K[4], first, 'h', string.format('%.0f', tonumber(string.sub(mine, 1, 12), 16) or 0), 't')
   call('PEXPIRE', K[4], A[7])
 end
 local rest = tonumber(A[2])

@@ -12,6 +12,9 @@ elseif fence ~= '' then
   if call('ZADD', counter, 'GT', 'CH', fence, 'f') == 0 then
     fence = string.format('%.0f', call('ZINCRBY', counter, '1', 'f'))
   end
+  -- Whose its own of them is, by the first 48 bits of the token, for those who look.
+  local own = string.format('%.0f', math.max(fence - (A[9] or 1) + 1, 0))
+  call('ZADD', counter, own, 'h', string.format('%.0f', tonumber(string.sub(mine, 1, 12), 16) or 0), 't')
   if A[8] ~= '' then call('PEXPIRE', counter, A[8]) end
 end
 return {1, fence, time[1], time[2]}

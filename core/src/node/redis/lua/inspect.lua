@@ -1,7 +1,7 @@
--- KEYS lock, queue, shared, counter [, record, quarantine]; ARGV record, or ''. Changes nothing.
+-- KEYS lock, queue, shared, counter [, record, quarantine] [, the lock of each slot of a semaphore]; ARGV record, or ''. Changes nothing.
 -- 8, what stands ('=' held, '&' shared, '-' kept, '@' reserved, '.' a value alone, '' nothing), for how long yet in ms (-1: no end),
--- the value, the last fence, how many are queued, for how long yet the node is in quarantine in ms, TIME, how many share it;
--- and of those up to 16 whose votes end last. The value is the last of them. Of each value the first 2048 bytes, which is all of ours.
+-- the value, the last fence that was counted and behind a blank the holder's own where it is known, how many are queued, for how long yet the node is in quarantine in ms, TIME, how many of
+-- the slots are held, how many share it; and of those up to 16 whose votes end last. The value is the last of them. Of each value the first 2048 bytes, which is all of ours.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -35,10 +35,21 @@ elseif value then
   standing, left = '.', call('PTTL', K[1])
 end
 local fence, queued = redis.pcall('ZSCORE', K[4], 'f'), redis.pcall('ZCARD', K[2])
+fence = type(fence) == 'string' and string.format('%.0f', fence) or ''
+local token = fence ~= '' and not last and standing ~= '' and string.match(value, '^([0-9a-f]+)%.')
+if token and #token == 40 and tonumber(call('ZSCORE', K[4], 't') or 0) == tonumber(string.sub(token, 1, 12), 16) then
+  fence = fence .. ' ' .. string.format('%.0f', call('ZSCORE', K[4], 'h'))
+end
+local slots = 0
+local first = A[1] ~= '' and 7 or 5
+for _, text in ipairs(K[first] and call('MGET', unpack(K, first)) or {}) do
+  local mark, ends = string.match(text or '@0 ', '^([-=@])(%d+) ')
+  if not mark or mark ~= '@' and now <= tonumber(ends) then slots = slots + 1 end
+end
 local reply = {
-  8, standing, left, standing ~= '' and string.sub(value, 1, 2048) or '', type(fence) == 'string' and string.format('%.0f', fence) or '',
+  8, standing, left, standing ~= '' and string.sub(value, 1, 2048) or '', fence,
   type(queued) == 'number' and queued / 2 or 0, quarantine and call('PTTL', K[6]) or 0, time[1], time[2],
-  readers
+  slots, readers
 }
 for _, one in ipairs(some) do reply[#reply + 1] = string.sub(one, 1, 2048) end
 return reply

@@ -19,6 +19,7 @@ const EXTEND: Op = Op::Extend {
     ttl: TTL,
     repair: Repair::Yes,
     fence: 0,
+    behind: 0,
 };
 const CONFIRM: Op = Op::Confirm {
     ttl: TTL,

@@ -15,6 +15,7 @@ const EXTEND: Op = Op::Extend {
     ttl: Duration::from_secs(1),
     repair: Repair::No,
     fence: 0,
+    behind: 0,
 };
 
 fn at(host: &str) -> Endpoint {
@@ -143,6 +144,7 @@ async fn what_it_cannot_take_back_yet_is_no_matter_of_its_quarantine() {
             ttl,
             repair,
             fence: 0,
+            behind: 0,
         });
         link.answered(&["*2\r\n:3\r\n:9000\r\n"]);
     };
@@ -223,6 +225,7 @@ async fn where_the_one_before_gives_no_votes_leases_go_on() {
             ttl: Duration::from_secs(1),
             repair: Repair::InQuarantine { server },
             fence: 0,
+            behind: 0,
         };
         assert_eq!(link.connection.failover.on(of(1)), of(1));
         link.moves("b", 2);

@@ -8,6 +8,7 @@ const EXTEND: Op = Op::Extend {
     ttl: Duration::from_secs(1),
     repair: Repair::No,
     fence: 0,
+    behind: 0,
 };
 const ONE: &str = ":1\r\n";
 

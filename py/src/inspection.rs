@@ -50,6 +50,8 @@ impl Answer for Inspection {
                 )
             })
             .collect();
+        let slots = self.slots().iter().map(|slot| slot.clone().into_python(py));
+        let slots = slots.collect::<PyResult<Vec<_>>>()?;
         (
             PyBytes::new(py, self.name()),
             self.verdict().as_str(),
@@ -57,6 +59,9 @@ impl Answer for Inspection {
             self.fence(),
             self.queued(),
             nodes,
+            self.slots_held(),
+            self.slot(),
+            slots,
         )
             .into_py_any(py)
     }

@@ -107,13 +107,31 @@ impl Lock {
         Call::new(false, async move { core.inspect().await })
     }
 
-    fn force_release(&self, py: Python<'_>, fence: Option<&Bound<'_, PyAny>>) -> PyResult<Call> {
+    fn force_release(
+        &self,
+        py: Python<'_>,
+        fence: Option<&Bound<'_, PyAny>>,
+        slot: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Call> {
         entry(py, || {
             let fence = fence.map(options::fence).transpose()?;
+            let slot = slot.map(options::slot).transpose()?;
             let core = self.core.clone();
+            Ok(Call::new(false, async move {
+                match slot {
+                    Some(slot) => core.force_release_slot(slot, fence).await,
+                    None => core.force_release(fence).await,
+                }
+            }))
+        })
+    }
+
+    fn wait_until_free(&self, py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<Call> {
+        entry(py, || {
+            let (core, wait) = (self.core.clone(), options::limit("timeout", timeout)?);
             Ok(Call::new(
                 false,
-                async move { core.force_release(fence).await },
+                async move { core.wait_until_free(wait).await },
             ))
         })
     }

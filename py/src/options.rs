@@ -77,6 +77,21 @@ pub(crate) fn fence(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
+/// The number of a slot, as a fence.
+pub(crate) fn slot(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let whole: Bound<'_, PyInt> = typed("slot", value, "an integer")?;
+    whole.extract().map_err(|_| {
+        refused(
+            value.py(),
+            ErrorKind::InvalidArgument,
+            format!(
+                "slot is {}: give the number of one, from 0 on",
+                shown("slot", &whole)
+            ),
+        )
+    })
+}
+
 fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     typed(name, value, "True or False")
 }

@@ -40,6 +40,67 @@ class Slots(Case):
         self.assertGreater(fences[freed], two.fence)
         self.assert_nothing_left()
 
+    def test_it_is_looked_at_and_freed_by_its_slots(self):
+        api, theirs = self.client.semaphore("api", 2), self.other.semaphore("api", 2)
+        # From here on it knows the nodes' clocks.
+        with self.other.lock("warm"):
+            pass
+        self.assertTrue(api.wait_until_free(timeout=0))
+        one, two = theirs.acquire(), theirs.acquire()
+        found = api.inspect()
+        self.assertEqual((found.verdict, found.slots_held, found.holder), ("held", 2, None))
+        self.assertEqual([slot.slot for slot in found.slots], [0, 1])
+        for lease in (one, two):
+            holder = found.slots[lease.slot].holder
+            self.assertEqual(holder.fence, lease.fence)
+            self.assertIsNotNone(holder.since)
+        self.assertTrue(api.locked())
+        self.assertIn(api.holder().fence, (one.fence, two.fence))
+        lock = self.client.inspect("api")
+        self.assertEqual((lock.verdict, lock.slots_held, lock.slots), ("free", 2, ()))
+        self.assertFalse(api.wait_until_free(timeout=0.1))
+        with self.assertRaises(quorlock.LockContendedError):
+            api.force_release(fence=two.fence, slot=one.slot)
+        for wrong in ({"fence": one.fence}, {"slot": 2}, {"slot": -1}):
+            with self.assertRaises(quorlock.InvalidArgumentError):
+                api.force_release(**wrong)
+        with self.assertRaises(quorlock.InvalidArgumentError):
+            self.client.lock("api").force_release(slot=0)
+        forced = api.force_release(fence=one.fence, slot=one.slot)
+        self.assertEqual(forced.found.slot, one.slot)
+        self.assertGreaterEqual(forced.freed, 2)
+        self.assertTrue(api.wait_until_free())
+        self.assertTrue(two.is_held())
+        self.assertGreaterEqual(api.force_release().freed, 2)
+        self.assertEqual(api.inspect().slots_held, 0)
+
+    def test_the_same_in_asyncio(self):
+        async def main():
+            async with quorlock.aio.Client(self.nodes) as client:
+                api = client.semaphore("api", 2)
+                lease = await self_held(api)
+                found = await api.inspect()
+                self.assertEqual((found.verdict, found.slots_held), ("free", 1))
+                self.assertEqual(found.slots[lease.slot].holder.fence, lease.fence)
+                self.assertTrue(await api.wait_until_free())
+                lock = client.lock("alone")
+                other = await self_held(lock)
+                self.assertFalse(await lock.wait_until_free(timeout=0.1))
+                waits = asyncio.ensure_future(lock.wait_until_free())
+                await other.release()
+                self.assertTrue(await asyncio.wait_for(waits, LONG))
+                forced = await api.force_release(slot=lease.slot)
+                self.assertGreaterEqual(forced.freed, 2)
+                self.assertEqual((await api.inspect()).slots_held, 0)
+
+        async def self_held(lock):
+            async with quorlock.aio.Client(self.nodes) as warm:
+                async with warm.lock("warm"):
+                    pass
+            return await lock.acquire()
+
+        asyncio.run(main())
+
     def test_acquire_and_release_by_hand(self):
         api = self.client.semaphore("api", 2)
         first = api.acquire()

@@ -26,7 +26,9 @@ class Holder:
     since: datetime | None
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
     fence: int | None
-    """The largest fence that a node has counted for the lock: the holder's, unless somebody has asked for the lock since."""
+    """The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its
+    client from its next renewal on. Of readers, and of a holder that is known to no node by its fence, the largest that a node
+    has counted, which is never less than the holder's."""
 
     @classmethod
     def _of(cls, parts: tuple[Any, ...] | None) -> Self | None:
@@ -76,16 +78,26 @@ class Inspection:
     holder: Holder | None
     """Who holds it, or keeps it."""
     fence: int | None
-    """The largest fence that a node has counted: the holder's, unless somebody has asked for the lock since."""
+    """The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: see `Holder.fence`."""
     queued: int
     """How many wait in the queue of the lock: one for each client that waits."""
     nodes: tuple[NodeView, ...]
     """What each node has, in the order of the node list."""
+    slots_held: int = 0
+    """How many slots are held, of the semaphore that was looked at. Of a lock that is free: of a semaphore that has its name,
+    which is another matter, and may be what was meant."""
+    slot: int | None = None
+    """Which slot of a semaphore that is, if it is one."""
+    slots: "tuple[Inspection, ...]" = ()
+    """Each slot of a semaphore, in the order of their numbers; none of a lock. A semaphore is `free` where a slot of it is, and has
+    no holder of its own."""
 
     @classmethod
     def _of(cls, parts: tuple[Any, ...]) -> Self:
-        name, verdict, holder, fence, queued, nodes = parts
-        return cls(text(name), verdict, Holder._of(holder), fence, queued, tuple(NodeView(*node) for node in nodes))
+        name, verdict, holder, fence, queued, nodes, held, slot, slots = parts
+        views = tuple(NodeView(*node) for node in nodes)
+        of_slots = tuple(cls._of(one) for one in slots)
+        return cls(text(name), verdict, Holder._of(holder), fence, queued, views, held, slot, of_slots)
 
 
 @shown_unmade

@@ -288,7 +288,8 @@ class Lock(Scoped):
         )
 
     def locked(self) -> bool:
-        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node.
+        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
+        slots are held.
 
         Raises `QuorumUnavailableError` if too few nodes answered.
         """
@@ -296,17 +297,30 @@ class Lock(Scoped):
         return found
 
     def holder(self) -> Holder | None:
-        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Raises as `locked`."""
+        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot for longest.
+        Raises as `locked`.
+        """
         return Holder._of(waited(self._core.holder()))
 
     def inspect(self) -> Inspection:
-        """What each node has of the lock, and what follows from that. Changes nothing."""
+        """What each node has of the lock, and what follows from that; of a semaphore of each of its `slots`. Changes nothing."""
         return Inspection._of(waited(self._core.inspect()))
 
     @guarded
-    def force_release(self, fence: int | None = None) -> Forced:
-        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`."""
-        return Forced._of(waited(self._core.force_release(fence)))
+    def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Forced:
+        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
+        fence, or the one of that number.
+        """
+        return Forced._of(waited(self._core.force_release(fence, slot)))
+
+    @guarded
+    def wait_until_free(self, timeout: Seconds | None = None) -> bool:
+        """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
+        over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
+        again, every 0.05 to 0.5 seconds. Raises as `locked`.
+        """
+        found: bool = waited(self._core.wait_until_free(timeout))
+        return found
 
     def _hold(self, caller: Caller, by_hand: bool) -> Hold:
         """The hold that the caller re-enters, or one to be won."""
@@ -634,8 +648,8 @@ class Client(ClientBase):
         lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
         before its end. Until then two may work, and their fences tell them apart.
 
-        `fence`: only if it is the last that was counted for the lock, so that whoever has got the lock since is never hit.
-        Give that of the lease that is to go, or what `inspect` tells.
+        `fence`: only from the hold that has it, so that whoever has got the lock since is never hit.
+        Give that of the lease that is to go, or what `inspect` tells of the holder.
 
         Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
         not by `fence` for certain, and nothing is changed; `QuorumUnavailableError` if too few nodes answer: some may have

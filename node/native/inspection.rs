@@ -44,6 +44,9 @@ pub struct Inspection {
     pub fence: Option<i64>,
     pub queued: u32,
     pub nodes: Vec<NodeView>,
+    pub slots_held: u32,
+    pub slot: Option<u32>,
+    pub slots: Vec<Inspection>,
 }
 
 /// What a forced release has met and done.
@@ -97,6 +100,9 @@ impl From<&quorlock::Inspection> for Inspection {
             fence: found.fence().map(|fence| fence as i64),
             queued: found.queued(),
             nodes: found.nodes().iter().map(NodeView::from).collect(),
+            slots_held: found.slots_held(),
+            slot: found.slot(),
+            slots: found.slots().iter().map(Inspection::from).collect(),
         }
     }
 }

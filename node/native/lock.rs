@@ -130,7 +130,7 @@ impl Client {
         )
     }
 
-    /// Takes it away from whoever holds it; `fence`: only from that one.
+    /// Takes it away from whoever holds it; `fence`: only from that one; `slot`: that one of a semaphore.
     #[napi(catch_unwind)]
     pub fn force_release(
         &self,
@@ -139,6 +139,7 @@ impl Client {
         name: Name,
         options: Option<LockOptions>,
         fence: Option<i64>,
+        slot: Option<u32>,
     ) -> Option<Failure> {
         // No fence is negative, and the core refuses 0.
         let fence = fence.map(|fence| u64::try_from(fence).unwrap_or(0));
@@ -147,10 +148,30 @@ impl Client {
             false,
             self.lock(&name, options.as_ref()),
             move |lock| async move {
-                let forced = lock.force_release(fence).await?;
+                let forced = match slot {
+                    Some(slot) => lock.force_release_slot(slot, fence).await?,
+                    None => lock.force_release(fence).await?,
+                };
                 Ok(Value::Forced(Box::new(forced)))
             },
         )
+    }
+
+    /// Waits until it is free, for so many milliseconds at most; infinite: without end.
+    #[napi(catch_unwind)]
+    pub fn wait_until_free(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+        wait: f64,
+    ) -> Option<Failure> {
+        let asked = self.lock(&name, options.as_ref());
+        let asked = asked.and_then(|lock| Ok((lock, limit("wait", wait)?)));
+        port.begin(number, false, asked, |(lock, wait)| async move {
+            lock.wait_until_free(wait).await.map(Value::Flag)
+        })
     }
 
     /// Whether somebody holds it.

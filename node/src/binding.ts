@@ -135,6 +135,14 @@ export interface NativeClient {
     name: NativeName,
     options: NativeLockOptions | undefined,
     fence: number | undefined,
+    slot: number | undefined,
+  ): Failure | null;
+  waitUntilFree(
+    port: NativePort,
+    number: number,
+    name: NativeName,
+    options: NativeLockOptions | undefined,
+    wait: number,
   ): Failure | null;
   isLocked(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
   holder(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;

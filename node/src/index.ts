@@ -46,6 +46,7 @@ export type {
   ClientOptions,
   ElectionOptions,
   ForceOptions,
+  WaitOptions,
   InitOptions,
   LockOptions,
   Name,

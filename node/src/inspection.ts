@@ -13,8 +13,9 @@ export interface Holder {
   /** When it asked for the lock, by the nodes' clocks; `null` where that is not known. */
   readonly since: Date | null;
   /**
-   * The largest fence that a node has counted for the lock: the holder's, unless somebody has asked for the lock since. Never
-   * less than the holder's.
+   * The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its client
+   * from its next renewal on. Of readers, and of a holder that is known to no node by its fence, the largest that a node has
+   * counted, which is never less than the holder's.
    */
   readonly fence: number | null;
 }
@@ -55,12 +56,24 @@ export interface Inspection {
   readonly verdict: "held" | "kept" | "free" | "split" | "unknown";
   /** Who holds it, or keeps it. */
   readonly holder: Holder | null;
-  /** The largest fence that a node has counted: the holder's, unless somebody has asked for the lock since. */
+  /** The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: see `Holder.fence`. */
   readonly fence: number | null;
   /** How many wait in the queue of the lock: one for each client that waits. */
   readonly queued: number;
   /** What each node has, in the order of the node list. */
   readonly nodes: readonly NodeView[];
+  /**
+   * How many slots are held, of the semaphore that was looked at. Of a lock that is free: of a semaphore that has its name, which
+   * is another matter, and may be what was meant.
+   */
+  readonly slotsHeld: number;
+  /** Which slot of a semaphore that is; `null` where it is none. */
+  readonly slot: number | null;
+  /**
+   * Each slot of a semaphore, in the order of their numbers; none of a lock. A semaphore is `free` where a slot of it is, and has no
+   * holder of its own.
+   */
+  readonly slots: readonly Inspection[];
 }
 
 /** What a forced release has met and done: a quorum of nodes is free of whoever held the lock before. */
@@ -80,9 +93,13 @@ export function holderOf(native: NativeHolder | null): Holder | null {
 }
 
 /** As the native part has it: without the name. */
-export type NativeInspection = Omit<Inspection, "name" | "holder"> & { readonly holder: NativeHolder | null };
+export type NativeInspection = Omit<Inspection, "name" | "holder" | "slots"> & {
+  readonly holder: NativeHolder | null;
+  readonly slots: readonly NativeInspection[];
+};
 
 /** Not part of the API. */
 export function inspectionOf(name: Name, native: NativeInspection): Inspection {
-  return { name, ...native, holder: holderOf(native.holder) };
+  const slots = native.slots.map((slot) => inspectionOf(name, slot));
+  return { name, ...native, holder: holderOf(native.holder), slots };
 }

@@ -20,11 +20,13 @@ import {
   acquireOptions,
   bytesOf,
   forceOptions,
+  waitOptions,
   labelled,
   ownCopy,
   type AcquireOptions,
   type Acquiring,
   type ForceOptions,
+  type WaitOptions,
   type Name,
 } from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
@@ -189,15 +191,34 @@ export class Lock {
     return inspectionOf(this.name, valueOf(await begin<NativeInspection>(this.inspect, start), this.inspect));
   }
 
-  /** Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. */
+  /**
+   * Waits until the lock is free, or a slot of a semaphore is, and takes nothing. Resolves to whether it was so before so many
+   * milliseconds were over; without `wait`, or with `null`, it waits without end. Another may have it a moment later: whoever wants it acquires
+   * it. It is looked at again and again, every 50 to 500 ms. Rejects as `isLocked`.
+   */
+  async waitUntilFree(options?: WaitOptions): Promise<boolean> {
+    return await self(this).#waitUntilFree(options);
+  }
+
+  async #waitUntilFree(options: WaitOptions | undefined): Promise<boolean> {
+    const wait = options === undefined ? Infinity : look(this.waitUntilFree, () => waitOptions(options));
+    const start = (port: NativePort, number: number) =>
+      this.#core.waitUntilFree(port, number, this.#key, this.#options, wait);
+    return valueOf(await begin<boolean>(this.waitUntilFree, start), this.waitUntilFree);
+  }
+
+  /**
+   * Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. Of a semaphore all slots, without a fence, or
+   * the one of that number.
+   */
   async forceRelease(options?: ForceOptions): Promise<Forced> {
     return await self(this).#forceRelease(options);
   }
 
   async #forceRelease(options: ForceOptions | undefined): Promise<Forced> {
-    const fence = options === undefined ? undefined : look(this.forceRelease, () => forceOptions(options));
+    const { fence, slot } = options === undefined ? {} : look(this.forceRelease, () => forceOptions(options));
     const start = (port: NativePort, number: number) =>
-      this.#core.forceRelease(port, number, this.#key, this.#options, fence);
+      this.#core.forceRelease(port, number, this.#key, this.#options, fence, slot);
     type Native = { readonly found: NativeInspection; readonly freed: number };
     const { found, freed } = valueOf(await begin<Native>(this.forceRelease, start), this.forceRelease);
     return { found: inspectionOf(this.name, found), freed };

@@ -163,10 +163,18 @@ export interface ObserveOptions {
 /** What a forced release is told. */
 export interface ForceOptions {
   /**
-   * Only if it is the last that was counted for the lock, so that whoever has got the lock since is never hit. That of the
-   * lease that is to go, or what `inspect` tells.
+   * Only from the hold that has it, so that whoever has got the lock since is never hit. That of the lease that is to go, or what
+   * `inspect` tells of the holder.
    */
   fence?: number | undefined;
+  /** Of a semaphore this slot alone, counted from 0, to which a fence belongs then. Without, all slots. */
+  slot?: number | undefined;
+}
+
+/** How long `waitUntilFree` waits. */
+export interface WaitOptions {
+  /** In milliseconds: 0 looks once, `null` or `Infinity` waits forever. Forever. */
+  wait?: number | null | undefined;
 }
 
 type Convert = (name: string, value: unknown) => unknown;
@@ -261,6 +269,12 @@ const count: Convert = (name, value) => {
 /** A fence: which of them there may be, the core knows. */
 const fence: Convert = (name, value) => {
   if (!Number.isSafeInteger(value) || (value as number) < 0) throw wrong(name, value, "one that a lease had, 1 to 2^53 - 1");
+  return value;
+};
+
+const slot: Convert = (name, value) => {
+  const isSlot = Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32;
+  if (!isSlot) throw wrong(name, value, "the number of one, from 0 on");
   return value;
 };
 
@@ -412,8 +426,13 @@ export function clientOptions(given: unknown): [NativeClientOptions, NativeLockO
   return [{ ...ofClient, environment: environment() } as NativeClientOptions, ofLock as NativeLockOptions];
 }
 
-export function forceOptions(given: unknown): number | undefined {
-  return (converted("options", given, { fence })[0] as ForceOptions).fence;
+export function forceOptions(given: unknown): ForceOptions {
+  return converted("options", given, { fence, slot })[0] as ForceOptions;
+}
+
+/** In milliseconds; `Infinity` for a wait without end. */
+export function waitOptions(given: unknown): number {
+  return (converted("options", given, { wait: limit })[0] as { wait?: number }).wait ?? Infinity;
 }
 
 /** Options of what has a body: of its lock, of its client, and its own. */

@@ -27,6 +27,41 @@ test("as many hold it as there are slots", async () => {
   await Promise.all([one.close(), other.close()]);
 });
 
+test("it is looked at and freed by its slots, and waited for without being taken", async () => {
+  const [one, other] = [client("looked"), client("looked")];
+  const api = one.semaphore("api", 2);
+  // From here on it knows the nodes' clocks.
+  await (await other.lock("warm").acquire()).release();
+  assert.equal(await api.waitUntilFree({ wait: 0 }), true);
+  const leases = [await other.semaphore("api", 2).acquire(), await other.semaphore("api", 2).acquire()];
+  const found = await api.inspect();
+  assert.deepEqual([found.verdict, found.slotsHeld, found.holder], ["held", 2, null]);
+  assert.deepEqual(found.slots.map((slot) => slot.slot), [0, 1]);
+  for (const lease of leases) assert.equal(found.slots[lease.slot].holder.fence, lease.fence);
+  assert.equal(await api.isLocked(), true);
+  const holder = await api.holder();
+  assert.ok(leases.some((lease) => lease.fence === holder.fence));
+  const lock = await one.inspect("api");
+  assert.deepEqual([lock.verdict, lock.slotsHeld, lock.slots, lock.slot], ["free", 2, [], null]);
+  assert.equal(await api.waitUntilFree({ wait: 100 }), false);
+  const [{ slot, fence }, second] = leases;
+  await assert.rejects(api.forceRelease({ slot, fence: second.fence }), LockContendedError);
+  for (const wrong of [{ fence }, { slot: 2 }, { slot: -1 }, { slot: 0.5 }]) {
+    await assert.rejects(api.forceRelease(wrong), InvalidArgumentError);
+  }
+  await assert.rejects(one.lock("api").forceRelease({ slot: 0 }), InvalidArgumentError);
+  await assert.rejects(api.waitUntilFree({ wait: -1 }), InvalidArgumentError);
+  const waits = api.waitUntilFree();
+  const forced = await api.forceRelease({ slot, fence });
+  assert.equal(forced.found.slot, slot);
+  assert.ok(forced.freed >= 2);
+  assert.equal(await waits, true);
+  assert.equal(second.isHeld(), true);
+  assert.ok((await api.forceRelease()).freed >= 2);
+  assert.equal((await api.inspect()).slotsHeld, 0);
+  await Promise.all([one.close(), other.close()]);
+});
+
 test("work runs in as many places at once as there are slots", async () => {
   const of = client("scoped");
   let [inside, most] = [0, 0];

@@ -543,8 +543,10 @@ typedef struct quorlock_holder_t {
    */
   int64_t since_ms;
   /**
-   * The largest fence that a node has counted for the lock: the holder's, unless somebody
-   * has asked for the lock since. Never less than the holder's; 0 for none.
+   * The fence of its hold, also where others have asked for the lock in vain since; 0 for
+   * none. Of a lease that was passed on within its client from its next renewal on. Of
+   * readers, and of a holder that is known to no node by its fence, the largest that a node
+   * has counted, which is never less than the holder's.
    */
   uint64_t fence;
 } quorlock_holder_t;
@@ -1842,11 +1844,10 @@ int32_t quorlock_lock_is_locked(const struct quorlock_lock_t *lock,
  * them apart.
  *
  * `fence` is #QUORLOCK_ANY_FENCE for any holder, else that of the lease that is to go, or
- * what quorlock_inspection_fence() tells: then only if it is the last that was counted for
- * the lock, so that whoever has got the lock since is never hit. Since a node counts a
- * fence also for some who ask in vain, and several at once for a client in which many
- * wait, the call may be refused though the holder is still the same. 0, which a lease
- * without fences has, is refused.
+ * what quorlock_inspection_holder() tells: then only from the hold that has it, so that
+ * whoever has got the lock since is never hit. 0, which a lease without fences has, is
+ * refused. Of a semaphore all slots are taken away, and `fence` has to be
+ * #QUORLOCK_ANY_FENCE.
  *
  * Fails with #QUORLOCK_CONTENDED if the lock is held, and not by `fence` for certain, and
  * nothing is changed; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answer: some may have
@@ -1859,6 +1860,35 @@ int32_t quorlock_lock_force_release(const struct quorlock_lock_t *lock,
                                     uint64_t *freed,
                                     struct quorlock_inspection_t **found,
                                     struct quorlock_error_t **error);
+
+/**
+ * Takes one slot of a semaphore, counted from 0, away from whoever holds it, as
+ * quorlock_lock_force_release() does a lock.
+ *
+ * Fails as that, and with #QUORLOCK_INVALID_ARGUMENT where it is no semaphore, or has no
+ * such slot.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_force_release_slot(const struct quorlock_lock_t *lock,
+                                         uint32_t slot,
+                                         uint64_t fence,
+                                         uint64_t *freed,
+                                         struct quorlock_inspection_t **found,
+                                         struct quorlock_error_t **error);
+
+/**
+ * Waits until the lock is free, or a slot of a semaphore is, and takes nothing: `free`
+ * receives whether it was so before so many milliseconds were over, or #QUORLOCK_FOREVER.
+ * Another may have it a moment later: whoever wants it acquires it. It is looked at again
+ * and again, every 50 to 500 ms.
+ *
+ * Fails as quorlock_lock_is_locked().
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_wait_until_free(const struct quorlock_lock_t *lock,
+                                      int64_t wait_ms,
+                                      bool *free,
+                                      struct quorlock_error_t **error);
 
 /**
  * What follows from the answers: #QUORLOCK_VERDICT_HELD and so on. 0 for NULL.
@@ -1881,8 +1911,8 @@ int32_t quorlock_inspection_holder(const struct quorlock_inspection_t *inspectio
                                    struct quorlock_error_t **error);
 
 /**
- * The largest fence that a node has counted: the holder's, unless somebody has asked
- * for the lock since. 0 for none.
+ * The largest fence that a node has counted, by who holds the lock, or by who asked in
+ * vain since: the holder's own is its `fence`. 0 for none.
  */
 uint64_t quorlock_inspection_fence(const struct quorlock_inspection_t *inspection);
 
@@ -1906,6 +1936,30 @@ int32_t quorlock_inspection_node(const struct quorlock_inspection_t *inspection,
                                  size_t index,
                                  struct quorlock_node_view_t *view,
                                  size_t size,
+                                 struct quorlock_error_t **error);
+
+/**
+ * How many slots are held, of the semaphore that was looked at. Of a lock that is free: of a
+ * semaphore that has its name, which is another matter, and may be what was meant.
+ */
+uint32_t quorlock_inspection_slots_held(const struct quorlock_inspection_t *inspection);
+
+/**
+ * How many slots the semaphore has that was looked at; 0 of a lock. A semaphore is free
+ * where a slot of it is, and has no holder of its own.
+ */
+size_t quorlock_inspection_slot_count(const struct quorlock_inspection_t *inspection);
+
+/**
+ * The slot of that number, counted from 0, as an inspection of its own, to be freed with
+ * quorlock_inspection_free().
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT for a number beyond the last.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_inspection_slot(const struct quorlock_inspection_t *inspection,
+                                 size_t slot,
+                                 struct quorlock_inspection_t **found,
                                  struct quorlock_error_t **error);
 
 /**

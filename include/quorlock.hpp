@@ -1098,8 +1098,9 @@ struct holder {
     std::optional<milliseconds> left;
     /** When it asked for the lock, by the nodes' clocks. */
     std::optional<std::chrono::system_clock::time_point> since;
-    /** The largest fence that a node has counted for the lock: the holder's, unless somebody has asked for the lock since.
-     * Never less than the holder's; 0 for none. */
+    /** The fence of its hold, also where others have asked for the lock in vain since; 0 for none. Of a lease that was passed on
+     * within its client from its next renewal on. Of readers, and of a holder that is known to no node by its fence, the largest
+     * that a node has counted, which is never less than the holder's. */
     std::uint64_t fence = 0;
 };
 
@@ -1128,12 +1129,19 @@ struct node_view {
 struct inspection {
     quorlock::verdict verdict = quorlock::verdict::unknown;
     std::optional<quorlock::holder> holder;
-    /** The largest fence that a node has counted: the holder's, unless somebody has asked for the lock since. 0 for none. */
+    /** The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: the holder's own is its
+     * fence. 0 for none. */
     std::uint64_t fence = 0;
     /** How many wait in the queue of the lock: one for each client that waits. */
     std::uint32_t queued = 0;
     /** What each node has, in the order of the node list. */
     std::vector<node_view> nodes;
+    /** How many slots are held, of the semaphore that was looked at. Of a lock that is free: of a semaphore that has its name, which
+     * is another matter, and may be what was meant. */
+    std::uint32_t slots_held = 0;
+    /** Each slot of a semaphore, in the order of their numbers; none of a lock. A semaphore is free where a slot of it is, and has
+     * no holder of its own. */
+    std::vector<inspection> slots;
 };
 
 namespace detail {
@@ -1164,6 +1172,12 @@ inline inspection inspection_of(const owned<quorlock_inspection_t> &owned) {
         checked([&](auto error) { return quorlock_inspection_node(handle, i, &view, sizeof view, error); });
         found.nodes.push_back({text(view.node), text(view.state), text(view.label), text(view.error), time(view.left_ms),
                                view.fence, view.queued, milliseconds(view.quarantine_ms)});
+    }
+    found.slots_held = quorlock_inspection_slots_held(handle);
+    for (std::size_t i = 0; i < quorlock_inspection_slot_count(handle); ++i) {
+        quorlock_inspection_t *one = nullptr;
+        checked([&](auto error) { return quorlock_inspection_slot(handle, i, &one, error); });
+        found.slots.push_back(inspection_of(detail::owned<quorlock_inspection_t>(one)));
     }
     return found;
 }
@@ -1262,9 +1276,9 @@ public:
      * lease_state::forced, or lease_state::refused where another has taken the lock meanwhile. A lease that is not renewed
      * learns nothing before its end. Until then two may work, and their fences tell them apart.
      *
-     * `fence` is that of the lease that is to go, or what inspect() tells: then only if it is the last that was counted for
-     * the lock, so that whoever has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences
-     * has, is refused.
+     * `fence` is that of the lease that is to go, or what inspect() tells of the holder: then only from the hold that has it, so
+     * that whoever has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences has, is
+     * refused. Of a semaphore all slots go, without a fence.
      *
      * Throws lock_contended if the lock is held, and not by `fence` for certain, and nothing is changed; quorum_unavailable if
      * too few nodes answer: some may have done it then, and calling again completes it; misconfigured where the lock's key is
@@ -1278,6 +1292,26 @@ public:
             });
         done.found = detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
         return done;
+    }
+
+    /** Takes one slot of a semaphore, counted from 0, away from whoever holds it, as force_release() does a lock. Throws as that, and
+     * invalid_argument where it is no semaphore, or has no such slot. */
+    forced force_release_slot(std::uint32_t slot, std::optional<std::uint64_t> fence = std::nullopt) const {
+        quorlock_inspection_t *handle = nullptr;
+        forced done;
+        const std::uint64_t whose = fence.value_or(QUORLOCK_ANY_FENCE);
+        detail::checked([&](auto error) { return quorlock_lock_force_release_slot(get(), slot, whose, &done.freed, &handle, error); });
+        done.found = detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
+        return done;
+    }
+
+    /** Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so long. Another may
+     * have it a moment later: whoever wants it acquires it. It is looked at again and again, every 50 to 500 ms. Throws as
+     * is_locked(). */
+    bool wait_until_free(timespan wait = forever) const {
+        bool free = false;
+        detail::checked([&](auto error) { return quorlock_lock_wait_until_free(get(), detail::ms(wait), &free, error); });
+        return free;
     }
 
     const quorlock_lock_t *get() const noexcept { return handle_.get(); }
@@ -2414,6 +2448,20 @@ public:
 
     /** Waits for a slot, as long as the options say, and has it as long as the lease is there, which tells the rest. */
     [[nodiscard]] lease hold() const { return lock_.acquire(); }
+
+    /** What each slot has: see lock::inspect(). */
+    [[nodiscard]] inspection inspect() const { return lock_.inspect(); }
+
+    /** Takes all slots away from whoever holds them: see lock::force_release(). */
+    forced force_release() const { return lock_.force_release(); }
+
+    /** Takes that slot away: see lock::force_release_slot(). */
+    forced force_release_slot(std::uint32_t slot, std::optional<std::uint64_t> fence = std::nullopt) const {
+        return lock_.force_release_slot(slot, fence);
+    }
+
+    /** Waits until a slot is free, and takes none: see lock::wait_until_free(). */
+    bool wait_until_free(timespan wait = forever) const { return lock_.wait_until_free(wait); }
 
     /** How many slots this object has, validly, now. */
     std::size_t held() const {

@@ -5,7 +5,7 @@ use std::ptr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_core::binding::Made;
-use quorlock_core::{Error, Holder, Inspection, NodeView, Verdict};
+use quorlock_core::{Error, Forced, Holder, Inspection, NodeView, Verdict};
 
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
 use crate::handle::{self, Handle, wait};
@@ -37,6 +37,8 @@ pub struct quorlock_inspection_t {
     fence: u64,
     queued: u32,
     nodes: Vec<View>,
+    slots_held: u32,
+    slots: Vec<Inspection>,
 }
 
 impl Handle for quorlock_inspection_t {
@@ -58,8 +60,10 @@ pub struct quorlock_holder_t {
     /// When it asked for the lock, by the nodes' clocks, in milliseconds since the
     /// epoch; 0 where that is not known.
     pub since_ms: i64,
-    /// The largest fence that a node has counted for the lock: the holder's, unless somebody
-    /// has asked for the lock since. Never less than the holder's; 0 for none.
+    /// The fence of its hold, also where others have asked for the lock in vain since; 0 for
+    /// none. Of a lease that was passed on within its client from its next renewal on. Of
+    /// readers, and of a holder that is known to no node by its fence, the largest that a node
+    /// has counted, which is never less than the holder's.
     pub fence: u64,
 }
 
@@ -167,6 +171,8 @@ impl quorlock_inspection_t {
             fence: found.fence().unwrap_or(0),
             queued: found.queued(),
             nodes: found.nodes().iter().map(View::of).collect(),
+            slots_held: found.slots_held(),
+            slots: found.slots().to_vec(),
         }
     }
 }
@@ -223,11 +229,10 @@ pub extern "C" fn quorlock_lock_is_locked(
 /// them apart.
 ///
 /// `fence` is #QUORLOCK_ANY_FENCE for any holder, else that of the lease that is to go, or
-/// what quorlock_inspection_fence() tells: then only if it is the last that was counted for
-/// the lock, so that whoever has got the lock since is never hit. Since a node counts a
-/// fence also for some who ask in vain, and several at once for a client in which many
-/// wait, the call may be refused though the holder is still the same. 0, which a lease
-/// without fences has, is refused.
+/// what quorlock_inspection_holder() tells: then only from the hold that has it, so that
+/// whoever has got the lock since is never hit. 0, which a lease without fences has, is
+/// refused. Of a semaphore all slots are taken away, and `fence` has to be
+/// #QUORLOCK_ANY_FENCE.
 ///
 /// Fails with #QUORLOCK_CONTENDED if the lock is held, and not by `fence` for certain, and
 /// nothing is changed; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answer: some may have
@@ -243,13 +248,56 @@ pub extern "C" fn quorlock_lock_force_release(
         let fence = (fence != QUORLOCK_ANY_FENCE).then_some(fence);
         let lock = handle::share(lock, "lock")?;
         let forced = wait(async move { lock.force_release(fence).await })?;
-        if !freed.is_null() {
-            handle::put(freed, "freed", forced.freed() as u64)?;
-        }
-        match found.is_null() {
-            true => Ok(()),
-            false => handle::give(found, "found", quorlock_inspection_t::of(forced.found())),
-        }
+        tell(&forced, freed, found)
+    })
+}
+
+/// Takes one slot of a semaphore, counted from 0, away from whoever holds it, as
+/// quorlock_lock_force_release() does a lock.
+///
+/// Fails as that, and with #QUORLOCK_INVALID_ARGUMENT where it is no semaphore, or has no
+/// such slot.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_force_release_slot(
+    lock: *const quorlock_lock_t, slot: u32, fence: u64, freed: *mut u64, found: *mut *mut quorlock_inspection_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let fence = (fence != QUORLOCK_ANY_FENCE).then_some(fence);
+        let lock = handle::share(lock, "lock")?;
+        let forced = wait(async move { lock.force_release_slot(slot, fence).await })?;
+        tell(&forced, freed, found)
+    })
+}
+
+fn tell(forced: &Forced, freed: *mut u64, found: *mut *mut quorlock_inspection_t) -> Result<(), Error> {
+    if !freed.is_null() {
+        handle::put(freed, "freed", forced.freed() as u64)?;
+    }
+    match found.is_null() {
+        true => Ok(()),
+        false => handle::give(found, "found", quorlock_inspection_t::of(forced.found())),
+    }
+}
+
+/// Waits until the lock is free, or a slot of a semaphore is, and takes nothing: `free`
+/// receives whether it was so before so many milliseconds were over, or #QUORLOCK_FOREVER.
+/// Another may have it a moment later: whoever wants it acquires it. It is looked at again
+/// and again, every 50 to 500 ms.
+///
+/// Fails as quorlock_lock_is_locked().
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_wait_until_free(
+    lock: *const quorlock_lock_t, wait_ms: i64, free: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(free, "free")?;
+        let at_most = handle::limit(wait_ms, "wait")?;
+        let lock = handle::share(lock, "lock")?;
+        let found = wait(async move { lock.wait_until_free(at_most).await })?;
+        handle::put(free, "free", found)
     })
 }
 
@@ -277,8 +325,8 @@ pub extern "C" fn quorlock_inspection_holder(
     boundary!(error, { handle::borrow(&inspection, "inspection")?.holder.tell(holder, size) })
 }
 
-/// The largest fence that a node has counted: the holder's, unless somebody has asked
-/// for the lock since. 0 for none.
+/// The largest fence that a node has counted, by who holds the lock, or by who asked in
+/// vain since: the holder's own is its `fence`. 0 for none.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_inspection_fence(inspection: *const quorlock_inspection_t) -> u64 {
     boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.fence) })
@@ -321,6 +369,40 @@ pub extern "C" fn quorlock_inspection_node(
             quarantine_ms: found.quarantine_ms,
         };
         handle::fill(view, "view", size, &known)
+    })
+}
+
+/// How many slots are held, of the semaphore that was looked at. Of a lock that is free: of a
+/// semaphore that has its name, which is another matter, and may be what was meant.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_slots_held(inspection: *const quorlock_inspection_t) -> u32 {
+    boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.slots_held) })
+}
+
+/// How many slots the semaphore has that was looked at; 0 of a lock. A semaphore is free
+/// where a slot of it is, and has no holder of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_slot_count(inspection: *const quorlock_inspection_t) -> usize {
+    boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.slots.len()) })
+}
+
+/// The slot of that number, counted from 0, as an inspection of its own, to be freed with
+/// quorlock_inspection_free().
+///
+/// Fails with #QUORLOCK_INVALID_ARGUMENT for a number beyond the last.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_slot(
+    inspection: *const quorlock_inspection_t, slot: usize, found: *mut *mut quorlock_inspection_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(found, "found")?;
+        let slots = &handle::borrow(&inspection, "inspection")?.slots;
+        let Some(one) = slots.get(slot) else {
+            return Err(handle::invalid(format!("slot is {slot}: there are {} slots", slots.len())));
+        };
+        handle::give(found, "found", quorlock_inspection_t::of(one))
     })
 }
 

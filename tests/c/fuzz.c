@@ -215,7 +215,12 @@ static void force_call(struct fuzz *f, const quorlock_lock_t *lock) {
     quorlock_inspection_t *found = NULL, **wanted = draw(f, 2) ? &found : NULL;
     uint64_t freed, *count = draw(f, 2) ? &freed : NULL;
     uint64_t fence = draw(f, 2) ? QUORLOCK_ANY_FENCE : draw(f, 2) ? quorlock_lease_fence(SOME(leases)) : (uint64_t)some_ms(f);
-    CODE(quorlock_lock_force_release(lock, fence, count, wanted, error));
+    bool free;
+    switch (draw(f, 3)) {
+        case 0: CODE(quorlock_lock_wait_until_free(lock, some_ms(f) % 20, draw(f, 2) ? &free : NULL, error)); return;
+        case 1: CODE(quorlock_lock_force_release_slot(lock, draw(f, 4), fence, count, wanted, error)); break;
+        default: CODE(quorlock_lock_force_release(lock, fence, count, wanted, error));
+    }
     if ((f->last == QUORLOCK_OK && wanted) != (found != NULL)) broken(f, "an inspection");
     if (found && !quorlock_verdict_name(quorlock_inspection_verdict(found))) broken(f, "no such verdict");
     quorlock_inspection_free(found);

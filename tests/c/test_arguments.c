@@ -61,6 +61,10 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lock_is_locked(NULL, &locked, &error));
     FAILS(1, quorlock_lock_inspect(NULL, NULL, &error));
     FAILS(1, quorlock_lock_force_release(NULL, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_lock_force_release_slot(NULL, 0, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_lock_wait_until_free(NULL, 0, NULL, &error));
+    FAILS(1, quorlock_lock_wait_until_free(NULL, 0, &locked, &error));
+    FAILS(1, quorlock_inspection_slot(NULL, 0, NULL, &error));
     FAILS(1, quorlock_inspection_holder(NULL, NULL, 0, &error));
     FAILS(1, quorlock_client_probe(NULL, NULL, &error));
     FAILS(1, quorlock_probe_set(NULL, NULL, 0, &error));
@@ -115,6 +119,9 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_is_locked(NULL, NULL, NULL) == 1 && quorlock_lock_inspect(NULL, NULL, NULL) == 1);
     CHECK(quorlock_inspection_holder(NULL, NULL, 0, NULL) == 1 && quorlock_inspection_node(NULL, 0, NULL, 0, NULL) == 1);
     CHECK(quorlock_lock_force_release(NULL, 0, NULL, NULL, NULL) == 1);
+    CHECK(quorlock_lock_force_release_slot(NULL, 0, 0, NULL, NULL, NULL) == 1);
+    CHECK(quorlock_lock_wait_until_free(NULL, 0, NULL, NULL) == 1 && quorlock_inspection_slot(NULL, 0, NULL, NULL) == 1);
+    CHECK(quorlock_inspection_slots_held(NULL) == 0 && quorlock_inspection_slot_count(NULL) == 0);
     CHECK(quorlock_client_probe(NULL, NULL, NULL) == 1 && quorlock_probe_set(NULL, NULL, 0, NULL) == 1);
     CHECK(quorlock_probe_node(NULL, 0, NULL, 0, NULL) == 1 && quorlock_probe_finding(NULL, 0, NULL, 0, NULL) == 1);
     CHECK(quorlock_probe_health(NULL) == 0 && !quorlock_health_name(0) && !quorlock_probe_difference(NULL, 0, 0));

@@ -190,6 +190,8 @@ CALL(inspect, quorlock_inspection_t *found = NULL; int32_t code = quorlock_lock_
      quorlock_inspection_free(found); return code;)
 CALL(is_locked, bool locked; return quorlock_lock_is_locked(scene->lock, &locked, NULL);)
 CALL(force_release, return quorlock_lock_force_release(scene->lock, QUORLOCK_ANY_FENCE, NULL, NULL, NULL);)
+CALL(force_release_slot, return quorlock_lock_force_release_slot(scene->lock, 0, QUORLOCK_ANY_FENCE, NULL, NULL, NULL);)
+CALL(wait_until_free, bool is_free; return quorlock_lock_wait_until_free(scene->lock, QUORLOCK_FOREVER, &is_free, NULL);)
 CALL(lock_all, quorlock_leases_t *leases = NULL;
      int32_t code = quorlock_lock_all(scene->locks, QUORLOCK_FOREVER, scene->cancel, &leases, NULL);
      return gives_leases(code, leases);)
@@ -242,6 +244,8 @@ static const struct call calls[] = {
     {"lock_inspect", make_inspect, 0, 0, NULL},
     {"lock_is_locked", make_is_locked, 0, 0, NULL},
     {"lock_force_release", make_force_release, 0, 0, NULL},
+    {"lock_force_release_slot", make_force_release_slot, 0, 0, NULL},
+    {"lock_wait_until_free", make_wait_until_free, 0, 0, NULL},
     {"lock_all", make_lock_all, 0, 0, NULL},
     {"try_lock_all", make_try_lock_all, 0, 0, NULL},
     {"unlock", make_unlock, 0, 0, NULL},

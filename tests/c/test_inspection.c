@@ -125,6 +125,57 @@ static void an_error_names_the_lock_and_its_holder(void) {
     quorlock_client_free(client);
 }
 
+static void slots_of_a_semaphore(void) {
+    quorlock_client_t *ours = client_of("memory://c-slots"), *theirs = client_of("memory://c-slots");
+    quorlock_lock_t *looks = NULL, *takes = NULL, *lock = NULL;
+    WORKS(quorlock_semaphore_new(ours, "api", 3, 2, NULL, &looks, &error));
+    WORKS(quorlock_semaphore_new(theirs, "api", 3, 2, NULL, &takes, &error));
+    WORKS(quorlock_lock_new(ours, "api", 3, NULL, &lock, &error));
+    bool is_free = false;
+    WORKS(quorlock_lock_wait_until_free(looks, QUORLOCK_FOREVER, &is_free, &error));
+    CHECK(is_free);
+    quorlock_lease_t *leases[] = {held(takes), held(takes)};
+    quorlock_inspection_t *found = look(looks), *slot = NULL;
+    CHECK(quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_HELD && quorlock_inspection_slots_held(found) == 2);
+    CHECK(quorlock_inspection_slot_count(found) == 2);
+    for (size_t at = 0; at < 2; at++) {
+        quorlock_holder_t holder;
+        WORKS(quorlock_inspection_slot(found, (size_t)quorlock_lease_slot(leases[at]), &slot, &error));
+        WORKS(quorlock_inspection_holder(slot, &holder, sizeof holder, &error));
+        CHECK(holder.fence == quorlock_lease_fence(leases[at]) && holder.votes == 1);
+        quorlock_inspection_free(slot);
+    }
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_inspection_slot(found, 2, &slot, &error));
+    quorlock_inspection_free(found);
+    found = look(lock);
+    CHECK(quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_FREE && quorlock_inspection_slots_held(found) == 2);
+    CHECK(quorlock_inspection_slot_count(found) == 0);
+    quorlock_inspection_free(found);
+    WORKS(quorlock_lock_wait_until_free(looks, 60, &is_free, &error));
+    CHECK(!is_free);
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_wait_until_free(looks, -7, &is_free, &error));
+    /* One slot goes, then all. */
+    uint64_t freed = 0, fence = quorlock_lease_fence(leases[0]);
+    uint32_t number = (uint32_t)quorlock_lease_slot(leases[0]);
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release_slot(lock, 0, QUORLOCK_ANY_FENCE, NULL, NULL, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release_slot(looks, 2, QUORLOCK_ANY_FENCE, NULL, NULL, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release(looks, fence, NULL, NULL, &error));
+    WORKS(quorlock_lock_force_release_slot(looks, number, fence, &freed, &found, &error));
+    CHECK(freed == 1 && quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_HELD);
+    quorlock_inspection_free(found);
+    WORKS(quorlock_lock_force_release(looks, QUORLOCK_ANY_FENCE, &freed, NULL, &error));
+    CHECK(freed == 1);
+    found = look(looks);
+    CHECK(quorlock_inspection_slots_held(found) == 0 && quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_FREE);
+    quorlock_inspection_free(found);
+    for (size_t at = 0; at < 2; at++) quorlock_lease_free(leases[at]);
+    quorlock_lock_free(looks);
+    quorlock_lock_free(takes);
+    quorlock_lock_free(lock);
+    quorlock_client_free(ours);
+    quorlock_client_free(theirs);
+}
+
 static void a_lock_that_is_taken_away(void) {
     quorlock_client_t *ours = client_of("memory://c-forced"), *theirs = client_of("memory://c-forced");
     /* So that a renewal comes soon. */
@@ -203,5 +254,5 @@ static void only_a_fence_is_taken_away(void) {
 }
 
 const struct test inspection_tests[] = {
-    TEST(a_holder_and_what_each_node_has), TEST(a_label_of_a_lock), TEST(an_error_names_the_lock_and_its_holder), TEST(a_lock_that_is_taken_away),
+    TEST(a_holder_and_what_each_node_has), TEST(a_label_of_a_lock), TEST(an_error_names_the_lock_and_its_holder), TEST(slots_of_a_semaphore), TEST(a_lock_that_is_taken_away),
     TEST(only_a_fence_is_taken_away), {NULL, NULL}};

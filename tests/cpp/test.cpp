@@ -178,6 +178,27 @@ void a_lease_goes_on_in_another_client() {
     CHECK(second.release() && ours.lock("a").try_acquire());
 }
 
+void slots_are_looked_at_and_taken_away() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::semaphore looks(ours, "api", 2), takes(theirs, "api", 2);
+    CHECK(looks.wait_until_free());
+    const quorlock::lease first = takes.hold();
+    const quorlock::lease second = takes.hold();
+    const quorlock::inspection found = looks.inspect();
+    CHECK(found.verdict == quorlock::verdict::held && found.slots_held == 2 && found.slots.size() == 2 && !found.holder);
+    const auto slot = static_cast<std::uint32_t>(first.slot());
+    CHECK(found.slots[slot].holder && found.slots[slot].holder->fence == first.fence());
+    const quorlock::inspection lock = ours.lock("api").inspect();
+    CHECK(lock.verdict == quorlock::verdict::free && lock.slots_held == 2 && lock.slots.empty());
+    CHECK(!looks.wait_until_free(std::chrono::milliseconds(60)));
+    THROWS(quorlock::lock_contended, looks.force_release_slot(slot, second.fence()));
+    THROWS(quorlock::invalid_argument, looks.force_release_slot(2));
+    CHECK(looks.force_release_slot(slot, first.fence()).freed == 1);
+    CHECK(looks.wait_until_free(std::chrono::seconds(20)) && second.is_held());
+    CHECK(looks.force_release().freed == 1 && looks.inspect().slots_held == 0);
+}
+
 void slots_of_a_semaphore() {
     const std::string at = node();
     const quorlock::client ours({at}), theirs({at});
@@ -2063,7 +2084,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
     TEST(shared_and_alone), TEST(a_reader_is_told_of_its_own_hold),
     TEST(a_lease_goes_on_in_another_client),
-    TEST(slots_of_a_semaphore), TEST(a_lost_slot_is_given_back_for_itself),
+    TEST(slots_of_a_semaphore), TEST(slots_are_looked_at_and_taken_away), TEST(a_lost_slot_is_given_back_for_itself),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_refuses_its_own_thread),
     TEST(a_mutex_of_another_owner_refuses_its_own_thread),
     TEST(what_is_acquired_by_hand_has_no_owner), TEST(a_thread_is_not_taken_for_one_that_has_ended),

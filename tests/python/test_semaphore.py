@@ -74,7 +74,7 @@ class Slots(Case):
         self.assertGreaterEqual(api.force_release().freed, 2)
         self.assertEqual(api.inspect().slots_held, 0)
 
-    def test_the_same_in_asyncio(self):
+    def test_its_slots_are_looked_at_and_freed_in_asyncio(self):
         async def main():
             async with quorlock.aio.Client(self.nodes) as client:
                 api = client.semaphore("api", 2)

@@ -314,13 +314,13 @@ pub const ALL: &[Change] = &[
     change(
         "extend",
         "call('ZADD', K[4], first, 'h',",
-        "redis.sha1hex(first,",
+        "call('ZADD', K[4], first, 'hh',",
     ),
     change("acquire", "fence - (A[9] or 1) + 1", "fence"),
     change(
         "acquire",
         "call('ZADD', counter, own, 'h',",
-        "redis.sha1hex(own,",
+        "call('ZADD', counter, own, 'hh',",
     ),
     // Whose turn it is.
     change("acquire", "turn(A[4])", "turn(nil)"),

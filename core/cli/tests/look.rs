@@ -221,11 +221,12 @@ fn a_semaphore_is_shown_and_taken_away_by_its_slots() {
         &["watch", "--until-free", "--slots", "3", "api"],
         0,
     );
+    let last = semaphore();
     let waits = [
         "watch",
         "--until-free",
         "--slots",
-        "2",
+        "3",
         "--wait",
         "100ms",
         "--every",
@@ -233,6 +234,7 @@ fn a_semaphore_is_shown_and_taken_away_by_its_slots() {
         "api",
     ];
     both(&stage.nodes, &waits, 75);
+    assert!(blocking::wait(last.release()).expect("it is asked"));
     // One slot goes, then all.
     both(
         &stage.nodes,

@@ -151,12 +151,30 @@ impl fmt::Display for ErrorKind {
 pub struct NodeError {
     node: Arc<str>,
     message: String,
+    fault: bool,
 }
 
 impl NodeError {
     pub(crate) fn new(node: Arc<str>, message: String) -> NodeError {
         let message = foreign::message(message);
-        NodeError { node, message }
+        NodeError {
+            node,
+            message,
+            fault: false,
+        }
+    }
+
+    /// The same, where `fault` keeps the node itself from voting, whoever asks.
+    pub(crate) fn at_fault(mut self, fault: bool) -> NodeError {
+        self.fault = fault;
+        self
+    }
+
+    /// For the command: whether the node cannot vote for reasons of its own, as one that does not
+    /// answer; not for what it has of the lock, and not in quarantine.
+    #[doc(hidden)]
+    pub fn is_fault(&self) -> bool {
+        self.fault
     }
 
     /// The node, as `host:port` or the path of its socket; never with
@@ -196,6 +214,8 @@ struct Inner {
     name: Option<Box<[u8]>>,
     /// The label of who holds that.
     holder: Option<Box<str>>,
+    /// How long it takes until a quorum may vote, where nodes in quarantine are all that it lacks.
+    votes_in: Option<Duration>,
 }
 
 impl Error {
@@ -216,6 +236,7 @@ impl Error {
             nodes,
             name: None,
             holder: None,
+            votes_in: None,
         }))
     }
 
@@ -225,6 +246,15 @@ impl Error {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.name = Some(name.into());
             inner.holder = holder.map(Into::into);
+        }
+        self
+    }
+
+    /// The same, where nodes in quarantine would make a quorum after so long.
+    #[cold]
+    pub(crate) fn with_votes_in(mut self, left: Option<Duration>) -> Error {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.votes_in = left;
         }
         self
     }
@@ -301,6 +331,13 @@ impl Error {
     /// `SET`, which does not tell: ask [`Lock::holder`](crate::Lock::holder).
     pub fn holder(&self) -> Option<&str> {
         self.0.holder.as_deref()
+    }
+
+    /// For the command: how long it takes until a quorum may vote, by what its nodes tell, where
+    /// nodes in quarantine are all that it lacks.
+    #[doc(hidden)]
+    pub fn votes_in(&self) -> Option<Duration> {
+        self.0.votes_in
     }
 
     /// What it is about: the message without its summary, for a message around it.

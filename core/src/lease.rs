@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, shown};
+use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::event::event;
 use crate::export::Exported;
 use crate::mutants::mutant;
@@ -425,6 +425,23 @@ impl Lease {
             return None;
         }
         self.share.held.hold.loss(self.share.held.lease)
+    }
+
+    /// For the command: what will end the lease, unless the nodes answer again: `max_hold`, which
+    /// no renewal moves, or that it expires.
+    #[doc(hidden)]
+    pub fn ending(&self) -> LossReason {
+        match self.share.held.hold.is_at_its_cap() {
+            true => LossReason::MaxHold,
+            false => LossReason::Expired,
+        }
+    }
+
+    /// For the command: what each node said last of the lease, in the order of the node list: why
+    /// it is not renewed, or was lost.
+    #[doc(hidden)]
+    pub fn answers(&self) -> Vec<NodeError> {
+        self.share.held.hold.answers()
     }
 
     /// Calls `callback` once when the lease is lost, on a thread that is there for

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::client::inner::Inner;
 use crate::client::shared::Shared;
 use crate::config::{Layout, LockOptions, MIN_TTL, MOST_SLOTS, lock_option_setters};
-use crate::error::{Error, ErrorKind, shown};
+use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::event::{LogEvent, event};
 use crate::force::{Forced, force_release};
 use crate::given;
@@ -715,6 +715,18 @@ impl Lock {
         let slots = (0..slots).zip(&said);
         let slots = slots.map(|(slot, said)| Inspection::of_slot(set, &self.name, slot, said));
         Ok(Inspection::of_slots(&self.name, slots.collect()))
+    }
+
+    /// For the command: what each node said to the last attempt of this client at the lock that
+    /// did not win, in the order of the node list. Nothing where none was made, or the client
+    /// has held the lock since.
+    #[doc(hidden)]
+    pub fn answers(&self) -> Vec<NodeError> {
+        let (Some(client), Ok(keys)) = (self.client.started(), &self.keys) else {
+            return Vec::new();
+        };
+        let said = client.lines.said(keys.id());
+        said.map_or_else(Vec::new, |said| said.nodes(&client.set))
     }
 
     /// Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so

@@ -131,6 +131,14 @@ impl ClientBuilder {
         self
     }
 
+    /// For the command: the nodes that stand in the file of this path, which its user did not
+    /// name: so errors about the nodes do.
+    #[doc(hidden)]
+    pub fn nodes_of_file(mut self, nodes: Vec<String>, path: &'static str) -> ClientBuilder {
+        self.nodes = Some((nodes, Origin::File(path)));
+        self
+    }
+
     /// How long a lock's counter of fences lives after its last use; at least
     /// twice `max_ttl`. After that the order of fences rests on the nodes'
     /// clocks. 10 min, or twice `max_ttl` where that is longer.

@@ -31,6 +31,8 @@ pub(crate) enum Origin {
     Caller,
     /// The environment variable of this name.
     Environment(&'static str),
+    /// The file of this path, which the caller did not name.
+    File(&'static str),
     /// Nobody, not even the environment variable of this name: it is the node that
     /// is tried then.
     Nobody(&'static str),
@@ -42,6 +44,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Caller => Ok(()),
             Origin::Environment(variable) => write!(f, " (the nodes are those of {variable})"),
+            Origin::File(path) => write!(f, " (the nodes are those of {path})"),
             Origin::Nobody(_) => f.write_str(" (no node was named, so this is the default one)"),
         }
     }

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::loss::Watch;
-use super::votes::Phase;
+use super::votes::{Phase, Said};
 use super::{Callback, Hold, State};
 use crate::clock::Instant;
+use crate::error::NodeError;
 use crate::event::event;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
@@ -122,6 +123,30 @@ impl Hold {
         let state = self.state();
         let held = state.phase == Phase::Held && now < self.end();
         held.then(|| (state.lease.group, state.lease.since.until(now)))
+    }
+
+    /// Whether the lease ends by `max_hold`, and no renewal lengthens it.
+    pub(crate) fn is_at_its_cap(&self) -> bool {
+        let end = self.end();
+        end != Instant::NEVER && end >= self.last_end()
+    }
+
+    /// What each node said last of a lease, in the order of the node list: why it is not renewed,
+    /// or was lost.
+    pub(crate) fn answers(&self) -> Vec<NodeError> {
+        let now = self.set.clock.now();
+        let state = self.state();
+        let nodes = state.votes.nodes.iter().zip(&state.votes.ends);
+        let said = nodes.map(|(node, end)| match &node.said {
+            Said::Granted if *end > now => ("it has the vote".into(), false),
+            Said::Granted => ("its vote has ended, and was not renewed".into(), false),
+            said => (said.to_string(), said.is_fault()),
+        });
+        let links = self.set.links.iter();
+        links
+            .zip(said)
+            .map(|(link, (said, fault))| NodeError::new(link.shown(), said).at_fault(fault))
+            .collect()
     }
 
     /// Validity left; zero if the lease is over.

@@ -40,6 +40,7 @@ impl fmt::Display for Said {
                 }
             }
             Said::Taken => f.write_str("held by another"),
+            Said::Forced => f.write_str("taken away by force"),
             Said::Quarantined { left } => write!(
                 f,
                 "in quarantine for another {left:?}: it is new, has restarted, or its clock has stepped"
@@ -63,6 +64,11 @@ fn told(said: &Said, cause: Option<Cause>) -> String {
 }
 
 impl Said {
+    /// Whether the node cannot vote, for reasons of its own.
+    pub(super) fn is_fault(&self) -> bool {
+        matches!(self, Said::Fault(_) | Said::Late)
+    }
+
     /// The label of who holds the lock there.
     fn holder(&self) -> Option<&str> {
         match self {
@@ -199,6 +205,7 @@ impl NoQuorum {
             set.origin
         );
         self.error(set, ErrorKind::QuorumUnavailable, name, message)
+            .with_votes_in(self.quarantine(quorum))
     }
 
     /// How long it takes until a quorum may vote, if all that it lacks are nodes in
@@ -206,7 +213,9 @@ impl NoQuorum {
     fn quarantine(&self, quorum: usize) -> Option<Duration> {
         let left = |said: &Said| match said {
             Said::Quarantined { left } => Some(*left),
-            Said::Granted | Said::Refused { .. } | Said::Taken => Some(Duration::ZERO),
+            Said::Granted | Said::Refused { .. } | Said::Taken | Said::Forced => {
+                Some(Duration::ZERO)
+            }
             _ => None,
         };
         let mut left: Vec<_> = self.said.iter().filter_map(left).collect();
@@ -214,14 +223,19 @@ impl NoQuorum {
         left.get(quorum - 1).copied().filter(|left| !left.is_zero())
     }
 
+    /// What each node said last.
+    pub(crate) fn nodes(&self, set: &Set) -> Vec<NodeError> {
+        let nodes = set.links.iter().zip(&self.said);
+        nodes
+            .map(|(link, said)| {
+                NodeError::new(link.shown(), told(said, link.cause())).at_fault(said.is_fault())
+            })
+            .collect()
+    }
+
     /// An error about the lock of that name, with what each node said.
     pub(crate) fn error(&self, set: &Set, kind: ErrorKind, name: &[u8], message: String) -> Error {
-        let nodes = set
-            .links
-            .iter()
-            .zip(&self.said)
-            .map(|(link, said)| NodeError::new(link.shown(), told(said, link.cause())))
-            .collect();
+        let nodes = self.nodes(set);
         let held = matches!(kind, ErrorKind::Contended | ErrorKind::Timeout);
         let holder = || self.said.iter().find_map(Said::holder);
         Error::with_nodes(kind, message, nodes).about(name, held.then(holder).flatten())

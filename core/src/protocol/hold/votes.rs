@@ -75,6 +75,8 @@ pub enum Said {
     Quarantined {
         left: Duration,
     },
+    /// The token was taken away there, by force.
+    Forced,
     /// By its clock the request came too late.
     Late,
     Fault(Fault),
@@ -271,10 +273,13 @@ impl Votes {
             Reply::NotMine | Reply::Banned => {
                 self.ends[i] = mutant!("denied-vote-counts", Instant::NEVER, self.ends[i]);
                 self.cast[i] = Vote::Refused;
-                self.nodes[i].said = Said::Refused {
-                    left: None,
-                    holder: None,
-                    shared: false,
+                self.nodes[i].said = match reply {
+                    Reply::Banned => Said::Forced,
+                    _ => Said::Refused {
+                        left: None,
+                        holder: None,
+                        shared: false,
+                    },
                 };
                 self.nodes[i].requests.renew_at = rules.coarse(now + rules.renew_every);
             }

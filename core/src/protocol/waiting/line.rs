@@ -270,6 +270,15 @@ impl Lines {
         Passed::On
     }
 
+    /// What the nodes said to the last attempt in that line; `None` if the lock has been held in
+    /// this process since.
+    pub(crate) fn said(&self, id: &LockId) -> Option<Arc<NoQuorum>> {
+        let table = lock(&self.0);
+        let line = table.get(id)?;
+        let said = line.behind.as_ref()?.said.clone();
+        said.filter(|_| !line.is_held())
+    }
+
     /// How many wait behind those that ask or hold, over all lines.
     pub(crate) fn waiting(&self) -> usize {
         lock(&self.0).values().map(Line::waiting).sum()
@@ -360,10 +369,7 @@ impl Place {
     /// What the nodes said to the last attempt in this line; `None` if the
     /// lock has been held in this process since.
     pub(crate) fn said(&self) -> Option<Arc<NoQuorum>> {
-        let table = lock(&self.lines.0);
-        let line = table.get(&self.id)?;
-        let said = line.behind.as_ref()?.said.clone();
-        said.filter(|_| !line.is_held())
+        self.lines.said(&self.id)
     }
 
     /// Our attempt has won: those behind wait for the end of the lease.

@@ -75,6 +75,11 @@ impl Alarm {
     /// Until there is something to read on one of these, at most for so long. May come early
     /// for nothing.
     pub fn wait(&mut self, fds: &[RawFd], most: Duration) {
+        self.wait_or_closed(fds, -1, most);
+    }
+
+    /// The same; also until nothing reads what is written to `output` any more.
+    pub fn wait_or_closed(&mut self, fds: &[RawFd], output: RawFd, most: Duration) {
         let timeout = match self.set(most) {
             true => -1,
             // Rounded up, or the last part of a millisecond would be a busy loop.
@@ -86,6 +91,12 @@ impl Alarm {
             revents: 0,
         };
         let mut polled: Vec<_> = fds.iter().chain([&self.timer]).map(on).collect();
+        // An error and the other end's going are told unasked.
+        polled.push(libc::pollfd {
+            fd: output,
+            events: 0,
+            revents: 0,
+        });
         // SAFETY: this many valid pollfds; a negative descriptor in them is passed over. A signal
         // interrupts it, which is an early end.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };

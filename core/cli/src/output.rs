@@ -16,6 +16,19 @@ pub fn print(text: &str) -> bool {
     writeln!(io::stdout(), "{text}").is_ok()
 }
 
+/// Whether nothing reads the standard output any more, as far as the system tells: of a pipe and
+/// of a socket.
+pub fn is_closed() -> bool {
+    let mut output = libc::pollfd {
+        fd: libc::STDOUT_FILENO,
+        events: 0,
+        revents: 0,
+    };
+    let gone = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    // SAFETY: one valid pollfd.
+    unsafe { libc::poll(&mut output, 1, 0) == 1 && output.revents & gone != 0 }
+}
+
 /// Prints an object.
 pub fn object(value: &Value) {
     line(&seen(&value.to_string()));

@@ -10,7 +10,7 @@ use crate::clock::{Alarm, now, time_of_day};
 use crate::connect;
 use crate::exit::{self, Failure};
 use crate::inspect::{as_object, lock};
-use crate::output::{plain, print};
+use crate::output::{is_closed, plain, print};
 
 /// What is told when it is another than before.
 #[derive(PartialEq)]
@@ -91,6 +91,13 @@ pub fn watch(options: &Watch) -> Result<i32, Failure> {
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(exit::HELD);
         }
-        alarm.wait(&[], options.every.min(left.unwrap_or(Duration::MAX)));
+        let pause = options.every.min(left.unwrap_or(Duration::MAX));
+        let next = now().saturating_add(pause);
+        while let Some(left) = next.checked_sub(now()).filter(|left| !left.is_zero()) {
+            alarm.wait_or_closed(&[], libc::STDOUT_FILENO, left);
+            if is_closed() {
+                return Ok(0);
+            }
+        }
     }
 }

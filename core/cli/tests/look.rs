@@ -3,7 +3,10 @@
 
 mod program;
 
-use program::{Done, done};
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use program::{Done, done, quorlock};
 use quorlock::{Client, blocking};
 use quorlock_tests::Stage;
 use serde_json::Value;
@@ -265,4 +268,28 @@ fn a_semaphore_is_shown_and_taken_away_by_its_slots() {
         &["release", "--force", "--slots", "3", "api"],
         3,
     );
+}
+
+/// As `quorlock watch a | head -1` has it, where nothing changes.
+#[test]
+fn a_watch_ends_when_nothing_reads_it_any_more() {
+    let nodes = ["memory://watched".to_owned()];
+    for words in [
+        &["watch", "a"][..],
+        &["watch", "--json", "--every", "1h", "a"],
+    ] {
+        let mut child = quorlock(&nodes, words).spawn().expect("it starts");
+        let mut first = String::new();
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        lines.read_line(&mut first).expect("UTF-8");
+        assert!(first.contains("free"), "{first}");
+        drop(lines);
+        let mut ends = (0..1500).map(|_| {
+            quorlock_tests::nap(Duration::from_millis(20));
+            child.try_wait().expect("it can be waited for")
+        });
+        let ended = ends.find_map(|ended| ended);
+        let _ = child.kill();
+        assert_eq!(ended.and_then(|status| status.code()), Some(0), "{words:?}");
+    }
 }

@@ -20,9 +20,10 @@ pub struct Args {
 }
 
 const NODES: &str = "\
-The nodes come from the environment variable QUORLOCK_NODES, or from the file that --nodes-file \
-names; without both it is redis://127.0.0.1:6379. Their URLs are never arguments, for every user \
-of a machine can see those, and URLs hold passwords.
+The nodes come from the file that --nodes-file names; else from the environment variable \
+QUORLOCK_NODES; else from ~/.config/quorlock/nodes (in $XDG_CONFIG_HOME, where that is set); else from \
+/etc/quorlock/nodes; without any of these it is redis://127.0.0.1:6379. Their URLs are never arguments, \
+for every user of a machine can see those, and URLs hold passwords.
 
 Times: 10s, 250ms, 2m, 1h30m; a plain number is seconds.";
 
@@ -285,7 +286,8 @@ environment, with --slots QUORLOCK_SLOT too. It does not outlive the lock: while
 before the lock ends, also where this program was killed or stopped. What leaves the group, as \
 daemons do, is not ended. Give the fence to what the command changes.
 
-For a crontab, the same line on every host, so that one of them does it:
+For a crontab, the same line on every host, so that one of them does it; the nodes stand in \
+/etc/quorlock/nodes, or in a line QUORLOCK_NODES=… above it:
   0 3 * * * quorlock run -n -E 0 --keep 55s nightly -- /usr/local/bin/close-month";
 
 #[derive(Debug, Group)]
@@ -357,6 +359,7 @@ pub struct Run {
 #[command(next_help_heading = "The set of nodes")]
 pub struct Connection {
     /// A file with the URLs of the nodes, one or more a line; lines that begin with # are notes.
+    /// Without: QUORLOCK_NODES, ~/.config/quorlock/nodes, /etc/quorlock/nodes, in this order.
     #[arg(long, value_name = "FILE")]
     pub nodes_file: Option<PathBuf>,
     /// The name of the set.

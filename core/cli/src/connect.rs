@@ -1,8 +1,10 @@
 //! From connection options to a client.
 
 use std::fs::File;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use quorlock::{Client, ClientBuilder, defaults};
 
@@ -16,13 +18,11 @@ const LONGEST: u64 = 1 << 20;
 /// A client with these options; `label`: what others see of it.
 pub fn client(options: &Connection, label: Option<String>) -> Result<Client, Failure> {
     let wrong = |e: quorlock::Error| Failure::new(exit::CONFIG, e.to_string());
-    let nodes = match &options.nodes_file {
-        Some(path) => Some(of_file(path)?),
-        None => None,
-    };
+    let nodes = named(options)?;
     let builder = || match &nodes {
-        Some(nodes) => Client::builder().nodes(nodes),
-        None => Client::builder(),
+        Named::ByOption(nodes) => Client::builder().nodes(nodes),
+        Named::ByFile(nodes, path) => Client::builder().nodes_of_file(nodes.clone(), path),
+        Named::Elsewhere => Client::builder(),
     };
     // First without what stands on the command line: what is wrong then is wrong with the nodes.
     let tls = |builder: ClientBuilder| {
@@ -67,18 +67,72 @@ fn set<T: Clone>(
     }
 }
 
-fn of_file(path: &Path) -> Result<Vec<String>, Failure> {
-    let wrong = |why: String| {
-        let shown = given::file(path);
-        Failure::new(exit::CONFIG, format!("the nodes file ({shown}) {why}"))
+/// Who has named the nodes.
+enum Named {
+    /// The user, by `--nodes-file`.
+    ByOption(Vec<String>),
+    /// The file of this path, where neither that nor the environment has.
+    ByFile(Vec<String>, &'static str),
+    /// The environment, or none of these.
+    Elsewhere,
+}
+
+fn named(options: &Connection) -> Result<Named, Failure> {
+    if let Some(path) = &options.nodes_file {
+        let shown = format!("the nodes file ({})", given::file(path));
+        return nodes_of(read(path), &shown).map(Named::ByOption);
+    }
+    if is_in_environment() {
+        return Ok(Named::Elsewhere);
+    }
+    for path in usual_files() {
+        let text = match read(&path) {
+            // Neither it nor its folder is there.
+            Err(e) if matches!(e.kind(), NotFound | NotADirectory) => continue,
+            // One that is there and cannot be read is not passed over: the next may be of another set.
+            text => text,
+        };
+        let path = path.display().to_string();
+        let nodes = nodes_of(text, &format!("the nodes file {path}"))?;
+        // One for each client of this program, which has one.
+        return Ok(Named::ByFile(nodes, path.leak()));
+    }
+    Ok(Named::Elsewhere)
+}
+
+/// Whether the variable names any node, or what cannot be read, which its reader says.
+fn is_in_environment() -> bool {
+    let variable = std::env::var_os(defaults::NODES_VARIABLE).unwrap_or_default();
+    let splits = |c: &u8| c.is_ascii_whitespace() || *c == b',';
+    !variable.as_bytes().iter().all(splits)
+}
+
+/// Where a file of nodes may stand: its user's, and the system's.
+fn usual_files() -> Vec<PathBuf> {
+    let folder = |name: &str| {
+        let folder = std::env::var_os(name).map(PathBuf::from);
+        folder.filter(|folder| folder.is_absolute())
     };
-    let read = || {
-        let mut text = String::new();
-        let file = File::open(path)?;
-        file.take(LONGEST + 1).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let text = read().map_err(|e: io::Error| wrong(format!("cannot be read: {e}")))?;
+    let users = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    users
+        .into_iter()
+        .chain(["/etc".into()])
+        .map(|folder| folder.join("quorlock/nodes"))
+        .collect()
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(LONGEST + 1)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The nodes that a file names; `shown`: which file.
+fn nodes_of(text: io::Result<String>, shown: &str) -> Result<Vec<String>, Failure> {
+    let wrong = |why: String| Failure::new(exit::CONFIG, format!("{shown} {why}"));
+    let text = text.map_err(|e| wrong(format!("cannot be read: {e}")))?;
     if text.len() as u64 > LONGEST {
         return Err(wrong("is longer than any list of nodes".into()));
     }

@@ -12,6 +12,7 @@ import unittest
 
 import jsonschema
 import quorlock
+from prometheus_client.parser import text_string_to_metric_families
 
 from programs import ROOT, text
 
@@ -148,11 +149,35 @@ class Objects(unittest.TestCase):
             self.assertEqual(events("-n", "a", "--", "true", code=75), ["held"])
             self.assertEqual(events("-w", "1500ms", "a", "--", "true", code=75), ["waiting", "held"])
 
+    def test_a_run_that_lacks_votes(self):
+        with Stage(3) as stage:
+            stage.kill(2, 3)
+            words = ["run", "--json", "-", "-w", "1500ms", "a", "--", "true"]
+            said = run(*words, nodes=",".join(stage.urls()), code=69).stdout
+            [waiting, failed] = self.objects("run", said)
+            self.assertEqual((waiting["votes"], len(waiting["nodes"]), failed["event"]), (1, 2, "failed"))
+
+    def test_the_metrics_of_a_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "job.prom"
+            run("run", "--metrics", str(file), "job", "--", "true", nodes=self.nodes)
+            families = {family.name: family for family in text_string_to_metric_families(file.read_text(encoding="utf-8"))}
+        page = text("docs/operations/METRICS.md")
+        for name, family in families.items():
+            name += "_total" * (family.type == "counter")
+            labels = ", ".join(f"`{label}`" for label in sorted({label for sample in family.samples for label in sample.labels}))
+            self.assertIn(f"| `{name}` | {family.type} | {labels} |", page)
+        said = re.search(r"`outcome` of a run: (.*?)\. Of a job", page, re.DOTALL)[1]
+        outcomes = {sample.labels["outcome"]: sample.value for sample in families["quorlock_run"].samples}
+        self.assertEqual(set(re.findall(r"`(\w+)`", said)), set(outcomes))
+        self.assertEqual(outcomes["ended"], 1)
+
     def test_a_run_that_loses_its_lock(self):
         script = f"{PROGRAM} release --force -y lost >&2; exec tail -f /dev/null"
         done = run("run", "--json", "-", "--ttl", "1s", "lost", "--", "sh", "-c", script, nodes=self.nodes, code=76)
-        events = [event["event"] for event in self.objects("run", done.stdout)]
-        self.assertEqual(events, ["acquired", "started", "ending", "exited", "lost"])
+        told = self.objects("run", done.stdout)
+        self.assertEqual([event["event"] for event in told], ["acquired", "started", "ending", "exited", "lost"])
+        self.assertIn("taken away by force", {node["said"] for node in told[-1]["nodes"]})
 
     def test_a_run_that_is_interrupted(self):
         with self.client.lock("wanted"):

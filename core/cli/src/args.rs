@@ -299,6 +299,11 @@ pub struct Run {
     /// How long to wait for the lock; without, forever.
     #[arg(short, long, value_name = "T", value_parser = times::parse)]
     pub wait: Option<Duration>,
+    /// How long -n waits for nodes that give no votes yet, since they may have lost some, and
+    /// would make a quorum: nobody can hold the lock then. As long as that may take, unless this
+    /// says otherwise: --max-ttl and some 20s.
+    #[arg(long, value_name = "T", requires = "no_wait", value_parser = times::parse)]
+    pub votes: Option<Duration>,
     /// The exit code if the lock is held by another, in place of 75.
     #[arg(short = 'E', long, value_name = "N", value_parser = clap::value_parser!(u8))]
     pub conflict_code: Option<u8>,
@@ -344,6 +349,10 @@ pub struct Run {
     /// Writes what happens to this file, one JSON object a line; `-` is the standard output.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Writes metrics to this file, as node_exporter's textfile collector reads them: how the last
+    /// run went, and when one last ended well. Each job has a file of its own.
+    #[arg(long, value_name = "FILE")]
+    pub metrics: Option<PathBuf>,
     /// The lock.
     #[arg(value_name = "NAME")]
     pub name: OsString,

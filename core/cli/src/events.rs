@@ -18,14 +18,14 @@ use crate::clock::Alarm;
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A signal came; `typed`: from the terminal, whose whole group has got it.
+    /// A signal came; `typed`: by a key of the terminal, whose whole group has got it.
     Signal { number: i32, typed: bool },
     /// A future may go on, or the time is over.
     Look,
 }
 
-/// Caught: all that is handed on, and the end of a child.
-const CAUGHT: [i32; 10] = [
+/// Caught: what is handed on, and the end of a child.
+const CAUGHT: [i32; 9] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -34,10 +34,14 @@ const CAUGHT: [i32; 10] = [
     libc::SIGUSR2,
     libc::SIGWINCH,
     libc::SIGCONT,
-    // It would stop the renewals, and with them the lock.
-    libc::SIGTSTP,
     libc::SIGCHLD,
 ];
+
+/// Caught, too, where it would stop renewals, and with them the lock: Ctrl-Z.
+const STOP: [i32; 1] = [libc::SIGTSTP];
+
+/// What stops the whole group of a command that asks for its terminal from the background.
+const STOPS_OF_GROUPS: [i32; 2] = [libc::SIGTTIN, libc::SIGTTOU];
 
 /// Bytes on the pipe: 0 for a waker, else a signal, with this bit if it was typed.
 const TYPED: u8 = 0x80;
@@ -73,6 +77,20 @@ impl Events {
     /// Catches the signals of this process. Those that it was started to ignore, as by
     /// `nohup`, stay ignored.
     pub fn new() -> io::Result<Events> {
+        Events::of(&[&CAUGHT[..], &STOP].concat())
+    }
+
+    /// The same of a process that reads no terminal, so that no other's reading stops it.
+    pub fn of_a_worker() -> io::Result<Events> {
+        Events::of(&[&CAUGHT[..], &STOP, &STOPS_OF_GROUPS].concat())
+    }
+
+    /// The same of a process that stops with its command.
+    pub fn of_a_front() -> io::Result<Events> {
+        Events::of(&CAUGHT)
+    }
+
+    fn of(caught: &[i32]) -> io::Result<Events> {
         let (reader, writer) = io::pipe()?;
         for fd in [reader.as_raw_fd(), writer.as_raw_fd()] {
             // SAFETY: plain system calls on a descriptor that is ours.
@@ -85,8 +103,8 @@ impl Events {
             }
         }
         PIPE.store(writer.as_raw_fd(), Ordering::Release);
-        for signal in CAUGHT {
-            catch(signal)?;
+        for signal in caught {
+            catch(*signal)?;
         }
         let bell = Arc::new(Bell {
             pipe: writer,
@@ -116,10 +134,7 @@ impl Events {
     pub fn next(&mut self, most: Duration) -> Event {
         if self.arrived.is_empty() {
             self.wait(most);
-            self.bell.rung.store(false, Ordering::Release);
-            let mut bytes = [0; 64];
-            let read = self.pipe.read(&mut bytes).unwrap_or(0);
-            self.arrived.extend(&bytes[..read]);
+            self.read();
         }
         match self.arrived.pop_front() {
             None | Some(0) => Event::Look,
@@ -130,12 +145,43 @@ impl Events {
         }
     }
 
+    /// Takes signals that have come until now as sent to this process alone: those that were typed
+    /// before there was a command, or before it had its own handlers, have not reached that.
+    pub fn as_sent(&mut self) {
+        self.read();
+        self.arrived.iter_mut().for_each(|byte| *byte &= !TYPED);
+    }
+
+    /// Reads what has come. A waker that rings from here on writes anew.
+    fn read(&mut self) {
+        self.bell.rung.store(false, Ordering::Release);
+        let mut bytes = [0; 64];
+        while let Ok(read) = self.pipe.read(&mut bytes)
+            && read > 0
+        {
+            self.arrived.extend(&bytes[..read]);
+        }
+    }
+
     fn wait(&mut self, most: Duration) {
         // A signal interrupts it, and its byte is read then.
         self.alarm.wait(&[self.pipe.as_raw_fd(), self.input], most);
     }
 }
 
+/// Stops this process as Ctrl-Z would if that were not caught, until it is told to go on. The
+/// kernel lets it go on where no shell would tell it so.
+pub fn stop_here() {
+    // SAFETY: plain system calls; the handler is put back at once.
+    unsafe {
+        libc::signal(libc::SIGTSTP, libc::SIG_DFL);
+        libc::raise(libc::SIGTSTP);
+    }
+    // It was caught before, so it can be.
+    let _ = catch(libc::SIGTSTP);
+}
+
+/// Catches a signal, unless this process was started to ignore it.
 fn catch(signal: i32) -> io::Result<()> {
     // SAFETY: all zeros is a valid sigaction, of the default handler, without flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -164,8 +210,10 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     unsafe {
         let errno = errno();
         let kept = *errno;
-        // From the kernel itself, that is from the terminal; `kill` has zero or less.
-        let typed = if (*info).si_code > 0 { TYPED } else { 0 };
+        // From the kernel itself, that is from the terminal; `kill` has zero or less. Where the
+        // terminal goes, the kernel tells the first process of the session alone.
+        let typed = (*info).si_code > 0 && signal != libc::SIGHUP;
+        let typed = if typed { TYPED } else { 0 };
         let byte = signal as u8 | typed;
         libc::write(PIPE.load(Ordering::Acquire), (&raw const byte).cast(), 1);
         *errno = kept;
@@ -182,4 +230,37 @@ unsafe fn errno() -> *mut i32 {
 unsafe fn errno() -> *mut i32 {
     // SAFETY: always valid, for the calling thread.
     unsafe { libc::__error() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_before_the_command_is_handed_on_and_what_is_typed_later_is_not() {
+        let mut events = Events::of(&[]).expect("a pipe");
+        let typed = |events: &Events| {
+            let byte = libc::SIGINT as u8 | TYPED;
+            (&events.bell.pipe).write_all(&[byte]).expect("it has room");
+        };
+        let int = |typed| Event::Signal {
+            number: libc::SIGINT,
+            typed,
+        };
+        typed(&events);
+        events.as_sent();
+        typed(&events);
+        assert_eq!(events.next(Duration::MAX), int(false));
+        assert_eq!(events.next(Duration::MAX), int(true));
+    }
+
+    #[test]
+    fn a_waker_rings_again_behind_what_was_read() {
+        let mut events = Events::of(&[]).expect("a pipe");
+        for _ in 0..2 {
+            events.waker.wake_by_ref();
+            events.as_sent();
+            assert_eq!(events.arrived.pop_front(), Some(0));
+        }
+    }
 }

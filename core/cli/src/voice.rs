@@ -3,6 +3,7 @@
 //! A log that nothing reads, or a terminal that stands still, holds up none but its own
 //! writer.
 
+mod metrics;
 mod writer;
 
 use std::fs::File;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::exit::{self, Failure};
 use crate::given;
 use crate::output::{cut, seen, size_of};
+use metrics::Metrics;
 use writer::Writer;
 
 /// Where a command's story is told.
@@ -22,29 +24,43 @@ pub struct Voice {
     quiet: bool,
     people: Arc<Writer>,
     json: Option<Writer>,
+    metrics: Option<Metrics>,
     terminal: bool,
     /// Whether a line stands on the terminal that the next one replaces.
     unfinished: bool,
 }
 
 impl Voice {
-    /// `json`: the file for objects, `-` for the standard output.
-    pub fn new(quiet: bool, json: Option<&Path>) -> Result<Voice, Failure> {
+    /// `json`: the file for objects, `-` for the standard output. `metrics`: the file for a
+    /// collector, and the lock that it tells of.
+    pub fn new(
+        quiet: bool,
+        json: Option<&Path>,
+        metrics: Option<(&Path, &str)>,
+    ) -> Result<Voice, Failure> {
+        let cannot = |option: &str, path: &Path, e: &io::Error| {
+            let file = given::file(path);
+            let message = format!("{option}: the file cannot be written ({file}): {e}");
+            Failure::new(exit::USAGE, message)
+        };
         let json = match json {
             None => None,
             Some(path) if path == Path::new("-") => Some(Writer::new(io::stdout())),
-            Some(path) => Some(Writer::new(File::create(path).map_err(|e| {
-                let message = format!(
-                    "--json: the file cannot be written ({}): {e}",
-                    given::file(path)
-                );
-                Failure::new(exit::USAGE, message)
-            })?)),
+            Some(path) => {
+                let file = File::create(path).map_err(|e| cannot("--json", path, &e))?;
+                Some(Writer::new(file))
+            }
         };
+        let begin = |(path, lock): (&Path, &str)| {
+            given::check("NAME", lock)?;
+            Metrics::begin(path, lock).map_err(|e| cannot("--metrics", path, &e))
+        };
+        let metrics = metrics.map(begin).transpose()?;
         Ok(Voice {
             quiet,
             people: Arc::new(Writer::new(io::stderr())),
             json,
+            metrics,
             terminal: io::stderr().is_terminal(),
             unfinished: false,
         })
@@ -82,6 +98,9 @@ impl Voice {
 
     /// An object for programs. What reads them may be gone: the command goes first.
     pub fn tell(&mut self, object: &Value) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.hear(object);
+        }
         if let Some(json) = &self.json {
             json.write(format!("{}\n", seen(&object.to_string())));
         }
@@ -94,7 +113,11 @@ impl Voice {
     }
 
     /// Waits until what was told is written, or nothing takes it.
-    pub fn finish(&self) {
+    pub fn finish(&mut self) {
+        let written = self.metrics.take().map(Metrics::finish);
+        if let Some(Err(e)) = written {
+            self.fail(&format!("--metrics: the file could not be written: {e}"));
+        }
         for writer in [Some(&*self.people), self.json.as_ref()] {
             writer.into_iter().for_each(Writer::finish);
         }

@@ -126,7 +126,7 @@ fn a_command_that_may_not_be_ended_is_told_at_once_and_not_as_killed() {
     // SAFETY: between fork and exec it makes system calls only.
     unsafe { command.pre_exec(refuse_to_end) };
     let mut run = Running::of(command);
-    run.until(r#"{"event":"ending","reason":"expired","stopped":false}"#);
+    run.until(r#"{"event":"ending","reason":"max_hold","stopped":false,"nodes":[]}"#);
     run.until(r#"{"event":"not_permitted","signal":15}"#);
     run.until(r#"{"event":"not_permitted","signal":9}"#);
     // Two processes write these lines, in either order.

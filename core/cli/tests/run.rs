@@ -277,10 +277,23 @@ fn a_command_is_stopped_before_its_lock_ends() {
     let (status, rest) = run.end();
     stage.tell("cont all");
     assert_eq!(status.code(), Some(76), "{}", run.stderr());
-    let ending = rest.find(r#"{"event":"ending","reason":"expired","stopped":true}"#);
+    let node = |stage: &Stage, i: usize| {
+        let url = &stage.nodes[i];
+        url.trim_start_matches("redis://").to_owned()
+    };
+    let ending = rest.find(r#"{"event":"ending","reason":"expired","stopped":true,"nodes":["#);
     assert!(ending.is_some(), "{rest}");
-    let lost = r#"{"event":"lost","reason":"expired","in_time":true,"child":137,"exit":76}"#;
-    assert!(rest.contains(lost), "{rest} {}", run.stderr());
+    let lost =
+        r#"{"event":"lost","reason":"expired","in_time":true,"child":137,"exit":76,"nodes":["#;
+    let said = run.stderr();
+    assert!(rest.contains(lost), "{rest} {said}");
+    // Which nodes, and what ails them; for people and for programs.
+    for i in 0..3 {
+        let object = format!(r#"{{"node":"{}","said":"no answer"#, node(&stage, i));
+        assert!(rest.matches(&object).count() >= 2, "{object}: {rest}");
+        let line = format!("{}: no answer", node(&stage, i));
+        assert!(said.matches(&line).count() >= 2, "{line}: {said}");
+    }
 }
 
 #[test]
@@ -309,12 +322,13 @@ fn with_no_kill_a_command_ends_by_itself() {
     run.until("ready");
     let forced = blocking::wait(client(&stage).force_release("a", None));
     assert!(forced.expect("nodes answer").freed() >= 2);
-    run.until(r#"{"event":"ending","reason":"forced","stopped":false}"#);
+    let told = run.until(r#"{"event":"ending","reason":"forced","stopped":false,"nodes":["#);
+    assert!(told.contains(r#""said":"taken away by force""#), "{told}");
     std::fs::write(&fifo, "go\n").expect("the command reads it");
     let (status, rest) = run.end();
     let _ = std::fs::remove_file(&fifo);
     assert_eq!(status.code(), Some(76));
-    let lost = r#"{"event":"lost","reason":"forced","in_time":false,"child":3,"exit":76}"#;
+    let lost = r#"{"event":"lost","reason":"forced","in_time":false,"child":3,"exit":76,"#;
     assert!(rest.contains(lost), "{rest} {}", run.stderr());
 }
 

@@ -23,6 +23,8 @@ pub struct Child {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
     Stopped,
+    /// It was stopped, and goes on.
+    Continued,
     Ended(i32),
 }
 
@@ -59,26 +61,26 @@ impl Child {
         self.pid
     }
 
-    /// What has become of it; waits for nothing.
+    /// What has become of it; waits for nothing. What else has ended and was left to this process,
+    /// as the first of a container is left all orphans, is waited for.
     pub fn look(&mut self) -> Option<Change> {
-        if self.code.is_some() {
-            return None;
+        let mut change = None;
+        while let Some((pid, status)) = next_change() {
+            // The number of a child that was waited for may be another's by now.
+            if pid != self.pid || self.code.is_some() {
+                continue;
+            }
+            change = Some(if libc::WIFSTOPPED(status) {
+                Change::Stopped
+            } else if libc::WIFCONTINUED(status) {
+                Change::Continued
+            } else {
+                let code = code(status);
+                self.code = Some(code);
+                Change::Ended(code)
+            });
         }
-        let mut status = 0;
-        // SAFETY: `status` is valid to write to.
-        let pid = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | libc::WUNTRACED) };
-        if pid != self.pid {
-            return None;
-        }
-        if libc::WIFSTOPPED(status) {
-            return Some(Change::Stopped);
-        }
-        let code = match libc::WIFSIGNALED(status) {
-            true => exit::SIGNAL + libc::WTERMSIG(status),
-            false => libc::WEXITSTATUS(status),
-        };
-        self.code = Some(code);
-        Some(Change::Ended(code))
+        change
     }
 
     /// Sends a signal to its group, or to it alone where it has none of its own. Whether
@@ -100,8 +102,7 @@ impl Child {
             return false;
         }
         // What was left to this process has to be waited for: until then it is in the group.
-        // SAFETY: a plain system call; beside it there is the warden, whose end is nobody's.
-        while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+        reap();
         // SAFETY: a plain system call that sends nothing.
         let gone = || unsafe { libc::kill(self.target(), 0) } != 0 && errno() == libc::ESRCH;
         !self.grouped || gone()
@@ -110,6 +111,29 @@ impl Child {
     /// As `kill` takes it.
     pub fn target(&self) -> i32 {
         if self.grouped { -self.pid } else { self.pid }
+    }
+}
+
+/// Waits for all that has ended, beside a command that was not started or has ended.
+pub fn reap() {
+    while next_change().is_some() {}
+}
+
+/// A child that has ended, was stopped or goes on, and how; without a wait. Beside the command
+/// there is the warden, whose end tells nothing, and what was left to this process.
+pub fn next_change() -> Option<(i32, i32)> {
+    let mut status = 0;
+    let kinds = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
+    // SAFETY: `status` is valid to write to.
+    let pid = unsafe { libc::waitpid(-1, &mut status, kinds) };
+    (pid > 0).then_some((pid, status))
+}
+
+/// What a process that has ended with this status ended with, as a shell has it.
+pub fn code(status: i32) -> i32 {
+    match libc::WIFSIGNALED(status) {
+        true => exit::SIGNAL + libc::WTERMSIG(status),
+        false => libc::WEXITSTATUS(status),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `quorlock run`: a command while a lock is held.
 
 mod child;
+mod front;
 mod guard;
 mod supervise;
 mod wait;
@@ -26,8 +27,9 @@ use crate::given;
 use crate::times;
 use crate::voice::Voice;
 use child::Child;
-use supervise::{Outcome, Rules, supervise};
-use wait::{Without, acquire};
+use front::{Front, Side};
+use supervise::{Ended, Outcome, Rules, supervise};
+use wait::{Patience, Without, acquire};
 use warden::Warden;
 
 /// Variables of this program whose values may be secrets.
@@ -35,14 +37,30 @@ const SECRETS: [&str; 3] = [defaults::NODES_VARIABLE, "QUORLOCK_KEY", "QUORLOCK_
 
 /// Returns the exit code.
 pub fn run(options: &Run) -> i32 {
-    let mut voice = match Voice::new(options.quiet, options.json.as_deref()) {
+    // First, while there is one thread.
+    let mut front = match front::split() {
+        Ok(Side::Worker(front)) => front,
+        Ok(Side::Front(code)) => return code,
+        Err(e) => {
+            eprintln!("quorlock: a second process cannot be started: {e}");
+            return exit::BUG;
+        }
+    };
+    work(options, front.as_mut())
+}
+
+/// What the process does that holds the lock.
+fn work(options: &Run, front: Option<&mut Front>) -> i32 {
+    let name = options.name.to_string_lossy();
+    let metrics = options.metrics.as_deref().map(|path| (path, &*name));
+    let mut voice = match Voice::new(options.quiet, options.json.as_deref(), metrics) {
         Ok(voice) => voice,
         Err(failure) => {
             eprintln!("quorlock: {}", failure.message);
             return failure.code;
         }
     };
-    let code = under_lock(options, &mut voice).unwrap_or_else(|failure| {
+    let code = under_lock(options, &mut voice, front).unwrap_or_else(|failure| {
         voice.fail(&failure.message);
         voice.tell(&json!({"event": "failed", "message": failure.message, "exit": failure.code}));
         failure.code
@@ -52,8 +70,12 @@ pub fn run(options: &Run) -> i32 {
     code
 }
 
-fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
-    // First, while there is one thread.
+fn under_lock(
+    options: &Run,
+    voice: &mut Voice,
+    mut front: Option<&mut Front>,
+) -> Result<i32, Failure> {
+    // Before there is a second thread.
     let broken = |e| {
         Failure::new(
             exit::BUG,
@@ -64,13 +86,18 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
         true => None,
         false => Some(Warden::new().map_err(broken)?),
     };
+    if let Some(front) = &mut front {
+        front.die_with_it().map_err(broken)?;
+    }
+    let front = front.as_deref();
+    let pid = front.map_or_else(std::process::id, Front::pid);
     let label = options.label.clone();
-    let label = label.unwrap_or_else(|| default_label(&options.command));
-    let client = connect::client(&options.connection, Some(label))?;
+    let label = label.unwrap_or_else(|| default_label(pid, &options.command));
+    let client = connect::client(&options.connection, Some(label.clone()))?;
     let lock = lock(&client, options);
     lock.check()?;
     let broken = |e| Failure::new(exit::BUG, format!("signals cannot be caught: {e}"));
-    let mut events = Events::new().map_err(broken)?;
+    let mut events = Events::of_a_worker().map_err(broken)?;
     if !options.quiet {
         let echo = voice.echo();
         set_log_sink(move |level, line| {
@@ -79,7 +106,8 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
             }
         });
     }
-    let code = held(options, &client, &lock, &mut events, voice, warden);
+    let ours = (&client, &*label);
+    let code = held(options, ours, &lock, &mut events, voice, (warden, front));
     // What is still to be undone or released is.
     blocking::wait(client.close());
     code
@@ -87,17 +115,23 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
 
 fn held(
     options: &Run,
-    client: &Client,
+    (client, label): (&Client, &str),
     lock: &Lock,
     events: &mut Events,
     voice: &mut Voice,
-    warden: Option<Warden>,
+    (warden, front): (Option<Warden>, Option<&Front>),
 ) -> Result<i32, Failure> {
     let name = options.name.to_string_lossy();
     let begun = now();
     let hear = options.connection.node_timeout;
     let hear = hear.unwrap_or(defaults::NODE_TIMEOUT);
-    let lease = match acquire(client, lock, wait(options), hear, events, voice) {
+    let patience = Patience {
+        wait: wait(options),
+        votes: votes(options),
+        hear,
+        settles: settles(options).is_some(),
+    };
+    let lease = match acquire((client, label), lock, patience, events, voice) {
         Ok(lease) => lease,
         Err(Without::Signal(number)) => {
             let code = exit::SIGNAL + number;
@@ -136,19 +170,26 @@ fn held(
     let mut child = match while_held(&lease, start)? {
         Ok(child) => child,
         Err(reason) => {
-            voice.say("the lock was lost before the command was started: it was not");
+            let ended = Ended::new(reason, &lease);
+            voice.say(&format!(
+                "the lock was lost before the command was started, which it was not: {reason}{}",
+                ended.told()
+            ));
             let event = json!({
                 "event": "lost", "reason": reason, "in_time": true, "exit": exit::LOST,
+                "nodes": ended.nodes(),
             });
             voice.tell(&event);
             return Ok(exit::LOST);
         }
     };
+    // What was typed until now may have come before the command.
+    events.as_sent();
     let Outcome {
         child,
         lost,
         in_time,
-    } = supervise(&lease, &mut child, &rules, events, voice, warden);
+    } = supervise(&lease, &mut child, &rules, events, voice, warden, front);
     // One that was stopped for nodes that do not answer waits for them no longer.
     if lost.is_none() && !blocking::wait(lease.release())? {
         // It may also have been lost since; the command has ended before.
@@ -158,13 +199,16 @@ fn held(
     }
     let code = if lost.is_some() { exit::LOST } else { child };
     match lost {
-        Some(reason) => {
-            voice.say(match in_time {
+        Some(ended) => {
+            let how = match in_time {
                 true => "the command was stopped before the lock was lost",
                 false => "the lock was lost while the command ran",
-            });
+            };
+            let reason = ended.reason;
+            voice.say(&format!("{how}: {reason}{}", ended.told()));
             let event = json!({
                 "event": "lost", "reason": reason, "in_time": in_time, "child": child, "exit": code,
+                "nodes": ended.nodes(),
             });
             voice.tell(&event);
         }
@@ -200,8 +244,7 @@ fn refused(options: &Run, error: &Error, voice: &mut Voice) -> Result<i32, Failu
 
 fn lock(client: &Client, options: &Run) -> Lock {
     let mut lock = client.lock(options.name.as_bytes());
-    if let (true, Some(keep)) = (options.no_wait, options.keep.filter(|keep| !keep.is_zero())) {
-        // Every host tries in the same moment, and one of them must have it.
+    if let Some(keep) = settles(options) {
         lock = lock.once(keep.saturating_mul(2).max(Duration::from_millis(20)));
         // Not as long as it is kept, which `once` asks for, unless that was said.
         lock = lock.ttl(ttl(options));
@@ -219,6 +262,22 @@ fn lock(client: &Client, options: &Run) -> Lock {
         Some(ttl) => lock.ttl(ttl),
         None => lock,
     }
+}
+
+/// Where every host tries in the same moment, and one of them must have it: for how long it stays
+/// taken then.
+fn settles(options: &Run) -> Option<Duration> {
+    let keep = options.keep.filter(|keep| !keep.is_zero());
+    keep.filter(|_| options.no_wait)
+}
+
+/// How long votes are waited for, by those who do not wait for the lock: as long as a quarantine
+/// lasts that is begun now, unless that was said. It is `max_ttl` and what the clocks' rates may add,
+/// and 15 s more where other servers take over; the rest is for a connection or two.
+fn votes(options: &Run) -> Duration {
+    let max_ttl = options.connection.max_ttl.unwrap_or(defaults::MAX_TTL);
+    let quarantine = max_ttl.mul_f64(1.05) + Duration::from_secs(20);
+    options.votes.unwrap_or(quarantine)
 }
 
 /// How long the lock is waited for; without an end if there is none.
@@ -240,7 +299,7 @@ fn ttl(options: &Run) -> Duration {
 }
 
 /// Host, process and command: at most 256 bytes, without control characters.
-fn default_label(command: &[OsString]) -> String {
+fn default_label(pid: u32, command: &[OsString]) -> String {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer is writable for its length, and its last byte stays zero.
     let failed = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) } != 0;
@@ -261,7 +320,7 @@ fn default_label(command: &[OsString]) -> String {
         .collect()
     };
     let (host, program) = (short(&host, 64), short(&program, 128));
-    format!("{host}:{}:{program}", std::process::id())
+    format!("{host}:{pid}:{program}")
 }
 
 #[cfg(test)]

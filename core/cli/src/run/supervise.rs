@@ -2,19 +2,28 @@
 
 use std::time::Duration;
 
-use quorlock::Lease;
+use quorlock::{Lease, LossReason, NodeError};
 use serde_json::{Value, json};
 
 use super::child::{Change, Child};
+use super::front::Front;
 use super::guard::{Act, Guard, Why};
 use super::warden::Warden;
 use crate::clock::now;
 use crate::events::{Event, Events};
+use crate::output::plain;
 use crate::times;
 use crate::voice::Voice;
 
 /// How often a group is looked at whose leader has ended: nothing tells its end.
 const GROUP: Duration = Duration::from_millis(20);
+
+/// What is to end a command comes twice within so long where it was sent to all of a group: to this
+/// process, and to its front, which hands it on. The second time may mean more to a command.
+const ONCE: Duration = Duration::from_millis(100);
+
+/// What is to end a command.
+const ENDS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// How a command is looked after.
 #[derive(Debug)]
@@ -31,8 +40,8 @@ pub struct Rules {
 pub struct Outcome {
     /// What the command ended with.
     pub child: i32,
-    /// Why it was stopped, as a word, or how the lock was lost under it.
-    pub lost: Option<&'static str>,
+    /// Why it was stopped, or how the lock was lost under it.
+    pub lost: Option<Ended>,
     /// Whether the lock was still held when the command had ended.
     pub in_time: bool,
 }
@@ -45,6 +54,7 @@ pub fn supervise(
     events: &mut Events,
     voice: &mut Voice,
     warden: Option<Warden>,
+    front: Option<&Front>,
 ) -> Outcome {
     let mut guard = Guard::new(rules.ttl, rules.grace);
     let tell_warden = |child: &Child, guard: &Guard| {
@@ -61,13 +71,24 @@ pub fn supervise(
     // Polled for its waker: a loss ends the wait for the next event.
     let mut loss = lease.lost();
     let mut stopped = None;
+    // What it was last told to end by, and when.
+    let mut last = None;
     // When its group is waited for no longer.
     let mut leave = None;
     let child_code = loop {
         let _ = lease.loss().is_none() && events.poll(&mut loss).is_ready();
         match child.look() {
             Some(Change::Stopped) => {
+                // First, for the shell may have it go on at any time from now on.
+                if let Some(front) = front {
+                    front.stop();
+                }
                 voice.say("the command is stopped; the lock is renewed all the same");
+            }
+            Some(Change::Continued) => {
+                if let Some(front) = front {
+                    front.go_on();
+                }
             }
             Some(Change::Ended(code)) => {
                 leave = Some(now().saturating_add(rules.grace));
@@ -106,12 +127,13 @@ pub fn supervise(
                     true if child.signal(libc::SIGTERM) => Asked::InVain,
                     true => Asked::Term,
                 };
+                let reason = word(why, lease);
                 if how == Asked::Term {
-                    stopped = Some(word(why));
+                    stopped = Some(Ended::new(reason, lease));
                     // One that is stopped could not end.
                     child.signal(libc::SIGCONT);
                 }
-                explain(why, how, voice);
+                explain(why, how, &Ended::new(reason, lease), voice);
                 continue;
             }
             Act::Kill => {
@@ -129,10 +151,20 @@ pub fn supervise(
         }
         if let Event::Signal { number, typed } = events.next(most)
             && number != libc::SIGCHLD
-            // In the foreground the terminal has sent it to the command already.
-            && !(typed && rules.foreground)
+            // What asks for the terminal is the command, or stands in its group.
+            && ![libc::SIGTTIN, libc::SIGTTOU].contains(&number)
+            && last.is_none_or(|(same, at)| same != number || now() - at > ONCE)
         {
-            let in_vain = child.signal(number);
+            if ENDS.contains(&number) {
+                last = Some((number, now()));
+            }
+            // In the foreground the terminal has sent it to the command already.
+            let has_it = typed && rules.foreground;
+            let in_vain = !has_it && child.signal(number);
+            if ENDS.contains(&number) {
+                // One that is stopped could not obey.
+                child.signal(libc::SIGCONT);
+            }
             if in_vain && number != libc::SIGWINCH {
                 voice.say(&format!(
                     "signal {number} cannot be handed on: the command has another user"
@@ -144,7 +176,7 @@ pub fn supervise(
     if warden.as_ref().is_some_and(Warden::has_killed) {
         voice
             .say("the command was killed: this process stood still, and the lock was about to end");
-        stopped = stopped.or(Some("expired"));
+        stopped = stopped.or(Some(Ended::new(lease.ending().as_str(), lease)));
     }
     // Before its number can be another's.
     drop(warden);
@@ -154,8 +186,48 @@ pub fn supervise(
     let lost = lost.or((!in_time).then_some("expired"));
     Outcome {
         child: child_code,
-        lost: lost.or(stopped),
+        lost: lost.map(|reason| Ended::new(reason, lease)).or(stopped),
         in_time,
+    }
+}
+
+/// Why a lock has ended, or is about to, and what its nodes have to do with it.
+#[derive(Debug)]
+pub struct Ended {
+    /// As a word.
+    pub reason: &'static str,
+    nodes: Vec<NodeError>,
+}
+
+impl Ended {
+    /// By this word, and as things stand.
+    pub fn new(reason: &'static str, lease: &Lease) -> Ended {
+        let is_theirs = ["expired", "refused", "forced"].contains(&reason);
+        let nodes = if is_theirs {
+            lease.answers()
+        } else {
+            Vec::new()
+        };
+        Ended { reason, nodes }
+    }
+
+    /// What the nodes said, for programs.
+    pub fn nodes(&self) -> Value {
+        let node = |node: &NodeError| json!({"node": node.node(), "said": node.message()});
+        self.nodes.iter().map(node).collect()
+    }
+
+    /// The same for people, in brackets behind something else.
+    pub fn told(&self) -> String {
+        let nodes: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| plain(&node.to_string()))
+            .collect();
+        match nodes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", nodes.join("; ")),
+        }
     }
 }
 
@@ -193,14 +265,14 @@ fn not_permitted(signal: i32) -> Value {
     json!({"event": "not_permitted", "signal": signal})
 }
 
-fn word(why: Why) -> &'static str {
+fn word(why: Why, lease: &Lease) -> &'static str {
     match why {
-        Why::Ending(_) => "expired",
+        Why::Ending(_) => lease.ending().as_str(),
         Why::Lost(reason) => reason.as_str(),
     }
 }
 
-fn explain(why: Why, how: Asked, voice: &mut Voice) {
+fn explain(why: Why, how: Asked, ended: &Ended, voice: &mut Voice) {
     let so = match how {
         Asked::Not => "the command goes on",
         Asked::Term => "the command gets TERM",
@@ -208,19 +280,22 @@ fn explain(why: Why, how: Asked, voice: &mut Voice) {
             "the command goes on, for it has another user, and may not be ended by this one"
         }
     };
-    match why {
+    let (reason, nodes) = (ended.reason, ended.told());
+    voice.say(&match why {
         Why::Ending(left) => {
             let left = times::shown(left);
-            voice.say(&format!(
-                "the lock ends in {left}, and is not renewed: {so}"
-            ));
+            let because = match reason == LossReason::MaxHold.as_str() {
+                true => "for it has been held for as long as --max-hold allows".to_owned(),
+                false => format!("and is not renewed{nodes}"),
+            };
+            format!("the lock ends in {left}, {because}: {so}")
         }
-        Why::Lost(reason) => {
-            voice.say(&format!("the lock is lost ({}): {so}", reason.as_str()));
-        }
-    }
+        Why::Lost(_) => format!("the lock is lost: {reason}{nodes}; {so}"),
+    });
     let stopped = how == Asked::Term;
-    voice.tell(&json!({"event": "ending", "reason": word(why), "stopped": stopped}));
+    voice.tell(&json!({
+        "event": "ending", "reason": reason, "stopped": stopped, "nodes": ended.nodes(),
+    }));
     if how == Asked::InVain {
         voice.tell(&not_permitted(libc::SIGTERM));
     }

@@ -76,6 +76,7 @@ impl Shared {
     }
 
     fn run(&self) {
+        write_from_the_background();
         let mut state = self.lock();
         let mut output = state.output.take();
         loop {
@@ -95,5 +96,17 @@ impl Shared {
             state.writes = false;
             self.changed.notify_all();
         }
+    }
+}
+
+/// Has a terminal take what this thread writes though another group of processes has it: the kernel
+/// would stop the whole of this one where the terminal is set so (`stty tostop`).
+fn write_from_the_background() {
+    // SAFETY: a set that is made empty before it is used, for this thread alone.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        libc::sigaddset(&mut signals, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
     }
 }

@@ -34,6 +34,7 @@ pub fn quorlock(nodes: &[String], words: &[&str]) -> Command {
     // SAFETY: `signal` may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
+            leave_terminal();
             for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
                 libc::signal(number, libc::SIG_DFL);
             }
@@ -41,6 +42,18 @@ pub fn quorlock(nodes: &[String], words: &[&str]) -> Command {
         });
     }
     command
+}
+
+/// With a terminal the program is two processes, and its own tests see to that.
+fn leave_terminal() {
+    // SAFETY: plain system calls, which do nothing where there is no terminal.
+    unsafe {
+        let terminal = libc::open(c"/dev/tty".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if terminal >= 0 {
+            libc::ioctl(terminal, libc::TIOCNOTTY);
+            libc::close(terminal);
+        }
+    }
 }
 
 /// Runs it to its end.
@@ -114,6 +127,17 @@ impl Running {
     pub fn signal(&self, number: i32) {
         // SAFETY: a plain system call; the child was not waited for, so the number is its own.
         assert_eq!(unsafe { libc::kill(self.pid(), number) }, 0);
+    }
+
+    /// The same, at the latest after a time in which it has long ended.
+    pub fn end_soon(&mut self) -> ExitStatus {
+        for _ in 0..3000 {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                return status;
+            }
+            quorlock_tests::nap(std::time::Duration::from_millis(20));
+        }
+        panic!("it does not end; {:?}", self.seen);
     }
 
     /// Its end, and the rest of its standard output: until nobody can write to it.

@@ -453,6 +453,10 @@ mod tests {
             let (one, other) = (slot(&x, slots.0), slot(&y, slots.1));
             let same = x == y && slots.0 == slots.1;
             prop_assert_eq!(one.lock == other.lock, same);
+            prop_assert_eq!(slot_of("lock:", &one.lock), Some((a.clone(), slots.0.into())));
+            for key in [&x, one.companions.queue(), one.companions.counter()] {
+                prop_assert_eq!(slot_of("lock:", key), None);
+            }
             prop_assert_eq!(one.companions.counter() == other.companions.counter(), same);
             // Those of all slots, and of all of them the hash slot.
             for all in [|k: &Keys| k.companions.queue().to_vec(), |k: &Keys| k.companions.bans()] {

@@ -11,6 +11,7 @@ use super::prepare::permitted;
 use super::talk::{exchange_long, within};
 use super::target::{How, Target};
 use crate::clock::Instant;
+use crate::config::MOST_SLOTS;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::names::{name_of, slot_of};
@@ -50,7 +51,9 @@ impl Names {
     fn take(&mut self, namespace: &str, key: &[u8]) {
         if let Some(name) = name_of(namespace, key) {
             self.locks.insert(name);
-        } else if let Some((name, slot)) = slot_of(namespace, key) {
+        } else if let Some((name, slot)) = slot_of(namespace, key)
+            && slot < MOST_SLOTS
+        {
             let known = self.semaphores.entry(name).or_default();
             *known = (*known).max(slot + 1);
         }
@@ -118,4 +121,29 @@ async fn one(
         cursor = next;
     }
     Ok((names, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_semaphore_is_listed_by_slots_that_it_may_have() {
+        let mut names = Names::default();
+        for key in [
+            "lock:{a}",
+            "lock:#p0:{api}",
+            "lock:#p7:{api}",
+            "lock:#p07:{api}",
+            "lock:#p128:{api}",
+            "lock:#p4294967295:{api}",
+            "lock:#p127:{b}",
+            "lock:#q:{c}",
+        ] {
+            names.take("lock:", key.as_bytes());
+        }
+        assert_eq!(names.locks, BTreeSet::from([b"a".to_vec()]));
+        let semaphores = BTreeMap::from([(b"api".to_vec(), 8), (b"b".to_vec(), 128)]);
+        assert_eq!(names.semaphores, semaphores);
+    }
 }

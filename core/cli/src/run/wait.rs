@@ -1,6 +1,7 @@
 //! Waiting for the lock: what it waits for is told, and a signal ends the wait.
 
 use std::future::poll_fn;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -60,8 +61,8 @@ enum Stage<'a> {
     Stops(Duration),
 }
 
-/// Acquires the lock, as long as `patience` lasts. `label`: what others see of this client. What is under way at a signal is undone when the
-/// client is closed; at one that stops this process, before that.
+/// Acquires the lock, as long as `patience` lasts. `label`: what others see of this client. What is under way at a signal is
+/// undone when the client is closed; at one that stops this process, before that.
 ///
 /// A client that has heard of the nodes' clocks says in its votes since when it has the lock. So the nodes are asked for
 /// them first: for `hear` at most, and for half of the wait, which it counts in. Nodes that do not answer are told by what
@@ -182,10 +183,16 @@ impl Patience {
         }
         let apart = match self.settles {
             true => Duration::ZERO,
-            false => APART / 64 * (std::process::id() % 64),
+            false => drawn(APART),
         };
         Some(votes_at + apart + Duration::from_millis(1))
     }
+}
+
+/// A time of up to `most`, another for each process. Process ids would not do: all containers may have the same.
+fn drawn(most: Duration) -> Duration {
+    let drawn = RandomState::new().build_hasher().finish();
+    most.mul_f64((drawn >> 32) as f64 / f64::from(u32::MAX))
 }
 
 /// Asks the nodes for their clocks, until then at most.

@@ -24,8 +24,8 @@ pub enum Event {
     Look,
 }
 
-/// Caught: what is handed on, and the end of a child.
-const CAUGHT: [i32; 9] = [
+/// Caught: all that is handed on, and the end of a child.
+const CAUGHT: [i32; 10] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -34,11 +34,10 @@ const CAUGHT: [i32; 9] = [
     libc::SIGUSR2,
     libc::SIGWINCH,
     libc::SIGCONT,
+    // It would stop the renewals, and with them the lock.
+    libc::SIGTSTP,
     libc::SIGCHLD,
 ];
-
-/// Caught, too, where it would stop renewals, and with them the lock: Ctrl-Z.
-const STOP: [i32; 1] = [libc::SIGTSTP];
 
 /// What stops the whole group of a command that asks for its terminal from the background.
 const STOPS_OF_GROUPS: [i32; 2] = [libc::SIGTTIN, libc::SIGTTOU];
@@ -77,17 +76,12 @@ impl Events {
     /// Catches the signals of this process. Those that it was started to ignore, as by
     /// `nohup`, stay ignored.
     pub fn new() -> io::Result<Events> {
-        Events::of(&[&CAUGHT[..], &STOP].concat())
+        Events::of(&CAUGHT)
     }
 
     /// The same of a process that reads no terminal, so that no other's reading stops it.
     pub fn of_a_worker() -> io::Result<Events> {
-        Events::of(&[&CAUGHT[..], &STOP, &STOPS_OF_GROUPS].concat())
-    }
-
-    /// The same of a process that stops with its command.
-    pub fn of_a_front() -> io::Result<Events> {
-        Events::of(&CAUGHT)
+        Events::of(&[&CAUGHT[..], &STOPS_OF_GROUPS].concat())
     }
 
     fn of(caught: &[i32]) -> io::Result<Events> {

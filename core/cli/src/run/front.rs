@@ -1,5 +1,7 @@
-//! The process that a shell at a terminal sees. Ctrl-Z stops it, as it stops the command, so that
-//! the shell has its terminal again; another one, which holds the lock, goes on renewing it.
+//! The process that a shell at a terminal sees. It stops when the command has stopped, as by Ctrl-Z,
+//! so that the shell has its terminal again; another one, which holds the lock, goes on renewing it.
+//! Ctrl-Z itself does not stop it: a command may take that for something else, and where it does
+//! stop, the shell may have the job go on as soon as it sees this process stopped.
 //!
 //! It is there wherever there is a terminal to give back. It forks the other one, the worker,
 //! before there is any thread, and hands on the signals that are sent to it alone: those of the
@@ -78,7 +80,7 @@ impl Front {
     /// Stops the front, so that the shell has its terminal again; not where no shell would have it
     /// go on: the kernel lets a group without one go on.
     pub fn stop(&self) {
-        self.signal(libc::SIGTSTP);
+        self.signal(STOP);
     }
 
     /// Has the front go on.
@@ -99,17 +101,27 @@ impl Drop for Front {
     }
 }
 
+/// What stops the front. It is not Ctrl-Z's, which the front catches; and the front writes nothing,
+/// for which the kernel would send it.
+const STOP: i32 = libc::SIGTTOU;
+
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
 /// The front's life: until the worker has ended, and with which code.
 fn stand(worker: i32) -> io::Result<i32> {
-    let mut events = Events::of_a_front()?;
+    // SAFETY: a plain system call; whatever this process was started to ignore.
+    unsafe { libc::signal(STOP, libc::SIG_DFL) };
+    let mut events = Events::new()?;
     loop {
         // The first process of a container is left all orphans when the worker ends.
         while let Some((pid, status)) = child::next_change() {
-            if pid == worker && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)) {
+            if pid == worker && libc::WIFSTOPPED(status) {
+                // It stops by itself where there is no command yet.
+                // SAFETY: a plain system call.
+                unsafe { libc::raise(STOP) };
+            } else if pid == worker && !libc::WIFCONTINUED(status) {
                 return Ok(child::code(status));
             }
         }

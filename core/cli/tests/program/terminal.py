@@ -119,6 +119,15 @@ def keys(t):
                 pid = int(told(t, "a"))
                 os.kill(pid, getattr(signal, f"SIG{end}"))
             t.prompt_after(code)
+    # A command that takes it for something else keeps the terminal.
+    takes = '''import signal; signal.signal(signal.SIGTSTP, lambda *_: print("took" + "-it", flush=True)); print("is-" + "ready", flush=True)
+while True: signal.pause()'''
+    t.type(f""""$Q" run a -- {sys.executable} -c '{takes}'""")
+    t.until("is-ready")
+    t.type(CTRL_Z)
+    t.until("took-it")
+    t.type(CTRL_C)
+    t.prompt_after(130)
 
 
 def told(t, name):
@@ -186,7 +195,8 @@ time.sleep(1); print(f"ended-by-{len(n)}", flush=True)"""
     t.type(CTRL_Z)
     t.until("Stopped")
     t.prompt()
-    t.type("kill -TERM %1; wait %1")
+    # The shell takes it for stopped until it has seen it go on, and does not wait for it before.
+    t.type('kill -TERM %1; while [ -n "$(jobs -s)" ]; do sleep 0.05; done; wait %1')
     t.prompt_after(143)
 
 
@@ -201,7 +211,7 @@ def waiting(t):
     t.until("Stopped")
     t.prompt()
     # Its place is given up.
-    t.type("""until "$Q" inspect --json b | grep -q '"queued":0,"nodes"'; do sleep 0.1; done; echo left-$((1+1))""")
+    t.type("""until "$Q" inspect --json b | grep -q '"queued":0,'; do sleep 0.1; done; echo left-$((1+1))""")
     t.until("left-2")
     t.type("fg")
     t.until("waiting for b: held by")

@@ -106,7 +106,13 @@ impl Lock {
             return Err(self.counted_anew(exported.fence));
         }
         let (share, _) = client.owners.enter(hold, watched, None);
-        Ok(self.lease(client, share).handed_over())
+        let lease = self.lease(client, share);
+        // Looked at in the poll that hands it over: the process may have stood still, or the clock of a
+        // node has stepped.
+        match mutant!("adopted-though-lost", lease.is_held(), true) {
+            true => Ok(lease.handed_over()),
+            false => Err(lease.lost_error()),
+        }
     }
 
     /// Nothing is left of `max_hold`.

@@ -690,6 +690,34 @@ fn an_adopter_waits_for_nodes_as_long_as_it_says() {
     }
 }
 
+/// A client stands still from when the nodes have let it go on with a lease until that is over.
+fn an_adopted_lease_is_over_before_it_is_handed_over() -> Result<(), String> {
+    let stage = Stage::new(3);
+    let text = exported(&stage);
+    let (clock, door) = (stage.world.clock(1), stage.door(1));
+    let on = clock.now() + Duration::from_secs(60);
+    let adopts = stage.does(1, async move {
+        let mut adopts = Box::pin(door.adopt(&text));
+        poll_fn(|cx| Poll::Ready(adopts.as_mut().poll(cx).is_pending())).await;
+        clock.sleep_until(on).await;
+        adopts.await.map(|lease| lease.is_held())
+    });
+    stage.pass(60_010 * MS);
+    let adopted = adopts.lock().unwrap().take().expect("it ends");
+    match adopted.map_err(|error| error.kind()) {
+        Err(ErrorKind::LockLost) => stage.end().map_or(Ok(()), Err),
+        other => Err(format!("it is told: {other:?}")),
+    }
+}
+
+#[test]
+fn what_was_adopted_is_not_handed_over_when_it_is_lost() {
+    with_and_without(
+        "adopted-though-lost",
+        an_adopted_lease_is_over_before_it_is_handed_over,
+    );
+}
+
 /// A lease of which more than a fifth of `max_hold` is used goes to nobody of its client: the next
 /// one has all of its own.
 #[test]

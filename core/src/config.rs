@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::given;
 use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::names::Naming;
+use crate::node::names::{MOST_SLOTS, Naming};
 use crate::node::{Mode, Waits};
 use crate::owner::{Bound, Owner};
 use crate::protocol::group::Group;
@@ -362,9 +362,6 @@ pub struct Settings {
     pub(crate) wait_replicas: usize,
     pub(crate) lock: LockOptions,
 }
-
-/// How many slots a semaphore may have: whoever asks for one looks at all of them.
-pub(crate) const MOST_SLOTS: u32 = 128;
 
 impl LockOptions {
     /// How the lock is asked for.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::client::shared::Shared;
-use crate::config::{Layout, LockOptions, MIN_TTL, MOST_SLOTS, lock_option_setters};
+use crate::config::{Layout, LockOptions, MIN_TTL, lock_option_setters};
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::event::{LogEvent, event};
 use crate::force::{Forced, force_release};
@@ -19,7 +19,7 @@ use crate::given;
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
-use crate::node::names::{self, Naming};
+use crate::node::names::{self, MOST_SLOTS, Naming};
 use crate::node::{Field, Keys, LockId, Mode};
 use crate::owner::{Bound, Owner};
 use crate::protocol::acquire::{self, Acquired, Wait};

@@ -19,8 +19,6 @@ use crate::together::together;
 
 /// This many are listed at most.
 const MOST: usize = 1000;
-/// As many slots as a semaphore may have.
-const MOST_SLOTS: u32 = 128;
 /// This many are looked at together.
 const AT_ONCE: usize = 64;
 
@@ -60,9 +58,7 @@ fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
     // What is left of one that has ended meanwhile is nobody's.
     locks.retain(|lock| lock.verdict() != Verdict::Free || lock.queued() > 0);
     for semaphores in listing.semaphores.chunks(AT_ONCE) {
-        let of = |(name, slots): &(Vec<u8>, u32)| {
-            client.semaphore(name.clone(), (*slots).clamp(1, MOST_SLOTS))
-        };
+        let of = |(name, slots): &(Vec<u8>, u32)| client.semaphore(name.clone(), *slots);
         let looks = semaphores.iter().map(of);
         let looks = looks.map(|semaphore| async move { semaphore.inspect().await });
         for look in blocking::wait(together(looks)) {

@@ -112,8 +112,10 @@ impl Client {
             None => return stage.says(|| "wants to go on with it no more".into()),
             Some(Err(error)) => {
                 stage.says(|| format!("is told: {error}"));
-                // What is left of `max_hold` may be less than a way there and back.
-                if !capped || error.kind() != ErrorKind::QuorumUnavailable {
+                // What is left of `max_hold` may be less than a way there and back; and in the calm at the
+                // end connections break one after the other, for longer than an adopter waits.
+                let late = stage.world.time() > plan.troubled;
+                if !(capped || late) || error.kind() != ErrorKind::QuorumUnavailable {
                     self.judge_error(&stage, &error);
                 }
                 let most = plan.ttl.max(2 * plan.node_timeout) + plan.node_timeout;

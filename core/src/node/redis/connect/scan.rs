@@ -11,7 +11,6 @@ use super::prepare::permitted;
 use super::talk::{exchange_long, within};
 use super::target::{How, Target};
 use crate::clock::Instant;
-use crate::config::MOST_SLOTS;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::names::{name_of, slot_of};
@@ -51,9 +50,7 @@ impl Names {
     fn take(&mut self, namespace: &str, key: &[u8]) {
         if let Some(name) = name_of(namespace, key) {
             self.locks.insert(name);
-        } else if let Some((name, slot)) = slot_of(namespace, key)
-            && slot < MOST_SLOTS
-        {
+        } else if let Some((name, slot)) = slot_of(namespace, key) {
             let known = self.semaphores.entry(name).or_default();
             *known = (*known).max(slot + 1);
         }

@@ -2,10 +2,10 @@
 
 mod top;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use quorlock::{Client, ErrorKind, Inspection, NodeError, Verdict, blocking};
+use quorlock::{Client, ErrorKind, Holder, Inspection, NodeError, Verdict, blocking};
 use serde_json::{Value, json};
 
 use crate::args::List;
@@ -171,18 +171,25 @@ fn columns(rows: &[[String; 6]], width: usize) -> Vec<(usize, usize)> {
 
 fn cells(lock: &Inspection) -> [String; 6] {
     let holder = lock.holder();
-    let since = holder.and_then(|holder| holder.since()?.elapsed().ok());
-    let left = holder.and_then(|holder| holder.left());
+    let slots: Vec<_> = lock.slots().iter().filter_map(Inspection::holder).collect();
+    // Of a semaphore the slot that has been held for longest, and the one that ends next.
+    let holders = || holder.iter().copied().chain(slots.iter().copied());
+    let since = holders().filter_map(|holder| holder.since()?.elapsed().ok());
+    let (since, left) = (since.max(), holders().filter_map(Holder::left).min());
     let short = |time: Option<Duration>| time.map(times::shown).unwrap_or_default();
     let name = plain(&String::from_utf8_lossy(lock.name()));
     let who = match (holder, lock.verdict()) {
         (Some(holder), Verdict::Kept) => format!("kept for {}", label(holder.label())),
         (Some(holder), _) => label(holder.label()),
         // How many it has is known to those who use it alone.
-        (None, _) if !lock.slots().is_empty() => match lock.slots_held() {
-            1 => "1 slot held".to_owned(),
-            held => format!("{held} slots held"),
-        },
+        (None, _) if !lock.slots().is_empty() => {
+            let labels: BTreeSet<_> = slots.iter().map(|slot| label(slot.label())).collect();
+            let labels = Vec::from_iter(labels).join(", ");
+            match lock.slots_held() {
+                1 => format!("1 slot held: {labels}"),
+                held => format!("{held} slots held: {labels}"),
+            }
+        }
         (None, verdict) => verdict.as_str().to_owned(),
     };
     [

@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
     row(64, &["a{", "--", "true"], "braces"),
     row(64, &["-n", "-w", "1", "a", "--", "true"], "cannot be used"),
     row(64, &["-E", "256", "a", "--", "true"], "256"),
-    row(75, &["-n", "held", "--", "true"], "held by another"),
+    row(75, &["-n", "held", "--", "true"], "; it is held by "),
     row(75, &["-w", "300ms", "held", "--", "true"], "held by"),
     row(75, &["-n", "-q", "held", "--", "true"], ""),
     row(75, &["-n", "--keep", "1s", "held", "--", "true"], "held by"),

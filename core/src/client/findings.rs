@@ -64,7 +64,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
         ..NodeReport::default()
     };
     let findings = &mut report.findings;
-    findings.extend(looked.stopped.as_ref().map(of_stop));
+    findings.extend(looked.stopped.as_ref().map(|stopped| of_stop(stopped, looked)));
     let strange = matches!(looked.stopped, Some(Stopped::Unfit(Unfit::Stranger(_), _)));
     if looked.info_lacks && !strange {
         findings.push(found(
@@ -210,8 +210,8 @@ const REFUSALS: [(&str, &str, &str); 10] = [
     (
         "OOM",
         "QD30",
-        "give it more memory (CONFIG SET maxmemory), or fewer keys: docs/operations/sizes.md says how \
-         many bytes a name takes, and for how long",
+        "give it more memory (CONFIG SET maxmemory): an empty server needs more than 1 MB, and \
+         docs/operations/sizes.md says how many bytes a name takes, and for how long",
     ),
     (
         "MISCONF",
@@ -233,8 +233,8 @@ const REFUSALS: [(&str, &str, &str); 10] = [
     (
         "ERR max number of clients",
         "QD34",
-        "CLIENT LIST says who has the connections; CONFIG SET maxclients takes more, and so does the \
-         limit of open files of its process",
+        "end a program that has many connections to it, by what the other nodes' CLIENT LIST and the \
+         hosts tell (ss -tnp): until then no redis-cli is let in; then CONFIG SET maxclients",
     ),
     (
         "DENIED",
@@ -269,12 +269,20 @@ fn refusal(text: &str) -> Option<(&'static str, &'static str)> {
     Some((found.1, found.2))
 }
 
+/// How much memory a server uses, and how much it may.
+fn used(looked: &Looked) -> Option<String> {
+    let (used, most) = (looked.server.memory_used?, looked.server.memory_limit?);
+    Some(format!(" (it uses {used} bytes, and its maxmemory is {most})"))
+}
+
 /// A look that came to its end before all was seen.
-fn of_stop(stopped: &Stopped) -> Finding {
+fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
     if let Some(fault) = stopped.fault()
         && let Some((id, remedy)) = refusal(&fault.text)
     {
-        return found(Severity::Error, id, fault.text.to_string(), remedy);
+        let full = (id == "QD30").then(|| used(looked)).flatten();
+        let what = format!("{}{}", fault.text, full.unwrap_or_default());
+        return found(Severity::Error, id, what, remedy);
     }
     let (id, why, remedy) = match stopped {
         Stopped::Unreached(fault) if TooLong::is_told_in(&fault.text) => (
@@ -287,7 +295,8 @@ fn of_stop(stopped: &Stopped) -> Finding {
         Stopped::Unreached(fault) => (
             "QD01",
             &*fault.text,
-            "start the server, or look at its address and at the network between",
+            "start the server, have it go on if it is stopped (kill -CONT), or look at its address and \
+             at the network between",
         ),
         Stopped::Tls(fault) => (
             "QD16",
@@ -479,7 +488,8 @@ fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {
         severity,
         "QD09",
         what.to_owned(),
-        "declare the set (`init_set`) ahead of its clients, and wait",
+        "`quorlock init --wait 5m` gives it one, and ends when a quorum votes; a server that is young \
+         each time that you look restarts again and again: its log says why",
     )
 }
 

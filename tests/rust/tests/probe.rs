@@ -244,6 +244,8 @@ fn servers_that_give_no_vote_say_why() {
         let probe = probe(of(&stage.nodes));
         let found = sole(&probe, 0, id);
         assert!(found.what.contains(word), "{found:?}");
+        let of_memory = found.what.ends_with("bytes, and its maxmemory is 1)");
+        assert_eq!(of_memory, id == "QD30", "{found:?}");
         assert_eq!(found.severity, Severity::Error);
         assert_eq!((probe.votes, probe.health), (2, Health::WorksBut));
         tell(end);

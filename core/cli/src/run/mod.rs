@@ -24,6 +24,7 @@ use crate::connect;
 use crate::events::Events;
 use crate::exit::{self, Failure};
 use crate::given;
+use crate::output::plain;
 use crate::times;
 use crate::voice::Voice;
 use child::Child;
@@ -138,7 +139,7 @@ fn held(
             voice.tell(&json!({"event": "interrupted", "signal": number, "exit": code}));
             return Ok(code);
         }
-        Err(Without::Failed(error)) => return refused(options, &error, voice),
+        Err(Without::Failed(error)) => return refused(options, lock, &error, voice),
     };
     let waited = now() - begun;
     if options.print_wait {
@@ -229,16 +230,20 @@ fn while_held<T>(
 }
 
 /// There is no lease: held by another is an outcome that many expect.
-fn refused(options: &Run, error: &Error, voice: &mut Voice) -> Result<i32, Failure> {
+fn refused(options: &Run, lock: &Lock, error: &Error, voice: &mut Voice) -> Result<i32, Failure> {
     if !matches!(error.kind(), ErrorKind::Contended | ErrorKind::Timeout) {
         return Err(error.clone().into());
     }
     let code = options.conflict_code.map_or(exit::HELD, i32::from);
+    // A try by plain commands is not told who has it.
+    let asked = || blocking::wait(lock.holder()).ok().flatten()?.label().map(str::to_owned);
+    let holder = error.holder().map(str::to_owned).or_else(asked);
     // With a code of zero it is no failure, and cron sends mail for every line.
     if code != 0 {
-        voice.say(&error.to_string());
+        let by = holder.as_deref().map(|label| format!("; it is held by {}", plain(label)));
+        voice.say(&format!("{error}{}", by.unwrap_or_default()));
     }
-    voice.tell(&json!({"event": "held", "holder": error.holder(), "exit": code}));
+    voice.tell(&json!({"event": "held", "holder": holder, "exit": code}));
     Ok(code)
 }
 

@@ -50,7 +50,10 @@ pub fn show(found: &Inspection) {
     line(&plain(&found.to_string()));
     if found.slots().is_empty() && found.slots_held() > 0 {
         let name = String::from_utf8_lossy(found.name());
-        line(&format!("  its slots: quorlock inspect --slots N {}", plain(&name)));
+        line(&format!(
+            "  its slots: quorlock inspect --slots N {}",
+            plain(&name)
+        ));
     }
     for slot in found.slots() {
         show_slot(slot);

@@ -208,10 +208,7 @@ fn a_semaphore_is_shown_and_taken_away_by_its_slots() {
     // Who leaves the number out is told that there is one.
     let text = done(&stage.nodes, &["inspect", "api"]).stdout;
     assert!(text.contains("2 of its slots are held"), "{text}");
-    assert!(
-        text.contains("quorlock inspect --slots N api\n"),
-        "{text}"
-    );
+    assert!(text.contains("quorlock inspect --slots N api\n"), "{text}");
     assert_eq!(
         both(&stage.nodes, &["inspect", "api"], 3)[0]["slots_held"],
         2

@@ -64,7 +64,12 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
         ..NodeReport::default()
     };
     let findings = &mut report.findings;
-    findings.extend(looked.stopped.as_ref().map(|stopped| of_stop(stopped, looked)));
+    findings.extend(
+        looked
+            .stopped
+            .as_ref()
+            .map(|stopped| of_stop(stopped, looked)),
+    );
     let strange = matches!(looked.stopped, Some(Stopped::Unfit(Unfit::Stranger(_), _)));
     if looked.info_lacks && !strange {
         findings.push(found(
@@ -272,7 +277,9 @@ fn refusal(text: &str) -> Option<(&'static str, &'static str)> {
 /// How much memory a server uses, and how much it may.
 fn used(looked: &Looked) -> Option<String> {
     let (used, most) = (looked.server.memory_used?, looked.server.memory_limit?);
-    Some(format!(" (it uses {used} bytes, and its maxmemory is {most})"))
+    Some(format!(
+        " (it uses {used} bytes, and its maxmemory is {most})"
+    ))
 }
 
 /// A look that came to its end before all was seen.

@@ -236,11 +236,19 @@ fn refused(options: &Run, lock: &Lock, error: &Error, voice: &mut Voice) -> Resu
     }
     let code = options.conflict_code.map_or(exit::HELD, i32::from);
     // A try by plain commands is not told who has it.
-    let asked = || blocking::wait(lock.holder()).ok().flatten()?.label().map(str::to_owned);
+    let asked = || {
+        blocking::wait(lock.holder())
+            .ok()
+            .flatten()?
+            .label()
+            .map(str::to_owned)
+    };
     let holder = error.holder().map(str::to_owned).or_else(asked);
     // With a code of zero it is no failure, and cron sends mail for every line.
     if code != 0 {
-        let by = holder.as_deref().map(|label| format!("; it is held by {}", plain(label)));
+        let by = holder
+            .as_deref()
+            .map(|label| format!("; it is held by {}", plain(label)));
         voice.say(&format!("{error}{}", by.unwrap_or_default()));
     }
     voice.tell(&json!({"event": "held", "holder": holder, "exit": code}));

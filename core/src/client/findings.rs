@@ -686,7 +686,8 @@ mod tests {
             let named = fault
                 .clone()
                 .told_as(format!("the server a:1: {}", fault.text));
-            let found = [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault)));
+            let found =
+                [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault), &Looked::default()));
             assert_eq!(found[0].id, found[1].id, "{line}");
             let own = REFUSALS.iter().find(|(begin, ..)| line.contains(begin));
             // Elsewhere the words of others say that it may be one of these.

@@ -189,7 +189,11 @@ fn half_looked(said: &[Said], found: &Inspection, freed: usize) -> Error {
 fn check(found: &Inspection, fence: u64) -> Result<(), Error> {
     let name = shown(found.name());
     let own = found.holder().and_then(Holder::fence);
-    if mutant!("forces-by-the-last-fence-alone", own, found.fence()) == Some(fence) {
+    if mutant!(
+        "forces-by-the-last-fence-alone",
+        found.is_held_by(fence),
+        false
+    ) {
         return Ok(());
     }
     let message = match found.fence() {

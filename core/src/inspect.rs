@@ -31,6 +31,9 @@ pub struct Inspection {
     slots_held: u32,
     /// The holder's vote: the token, which is not to be shown.
     vote: Option<Value>,
+    /// Each fence by which a node knows the holder. Until the first renewal they may differ, where
+    /// nodes had counted differently far; no other hold has one of them.
+    owns: Vec<u64>,
 }
 
 /// What follows from the answers of the nodes.
@@ -118,7 +121,7 @@ impl Holder {
     }
 
     /// The fence of its hold, also where others have asked for the lock in vain since. A lease that was passed on within its
-    /// client is known by its own from its next renewal on. Of readers, and of a holder that is known to no node by its
+    /// client, or won where nodes had counted differently far, is known by its own from its next renewal on. Of readers, and of a holder that is known to no node by its
     /// fence, the largest that a node has counted, which is never less than the holder's.
     pub fn fence(&self) -> Option<u64> {
         self.fence
@@ -194,7 +197,8 @@ impl Inspection {
         let seen = || said.iter().flatten();
         let fence = seen().map(|seen| seen.fence).max();
         let fence = fence.filter(|fence| *fence != 0);
-        let own = |value: &Value| mutant!("fence-of-who-asked-last", own_fence(said, value), None);
+        let owns = holder.map_or_else(Vec::new, |(value, _)| own_fences(said, value));
+        let own = mutant!("fence-of-who-asked-last", most_told(&owns), None);
         Inspection {
             name: name.to_vec(),
             verdict,
@@ -205,7 +209,7 @@ impl Inspection {
                 since: value
                     .since()
                     .map(|micros| UNIX_EPOCH + Duration::from_micros(micros)),
-                fence: own(value).or(fence),
+                fence: own.or(fence),
             }),
             fence,
             queued: seen().map(|seen| seen.queued).max().unwrap_or(0),
@@ -219,6 +223,7 @@ impl Inspection {
             slots: None,
             slots_held: 0,
             vote: holder.map(|(value, _)| value.clone()),
+            owns,
         }
     }
 
@@ -266,6 +271,7 @@ impl Inspection {
             slots_held: u32::try_from(held).unwrap_or(u32::MAX),
             slots: Some(slots),
             vote: None,
+            owns: Vec::new(),
         }
     }
 
@@ -289,6 +295,11 @@ impl Inspection {
     /// What follows from the answers.
     pub fn verdict(&self) -> Verdict {
         self.verdict
+    }
+
+    /// Whether a node knows the holder by this fence.
+    pub(crate) fn is_held_by(&self, fence: u64) -> bool {
+        self.owns.contains(&fence)
     }
 
     /// Whether a node may have a vote for somebody.
@@ -423,27 +434,26 @@ fn left(said: &[Said], value: &Value) -> Option<Duration> {
     left.filter(|left| *left != Duration::MAX)
 }
 
-/// The fence of the hold of this value, as most of the nodes that have it know it: by what its client has told them or was
-/// given by a script, else by the time in its token, which is what was proposed where it was won by plain commands.
-fn own_fence(said: &[Said], value: &Value) -> Option<u64> {
+/// The fences by which the nodes that have this value know its hold: by what its client has told them or was given by a
+/// script, else by the time in its token, which is what was proposed where it was won by plain commands.
+fn own_fences(said: &[Said], value: &Value) -> Vec<u64> {
     let has = |seen: &&Seen| {
         let theirs = seen.value.as_ref();
         seen.sharers.is_empty() && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
     };
-    let known = said
-        .iter()
-        .flatten()
-        .filter(has)
-        .filter_map(|seen| match seen.own {
-            0 => value.proposed(seen.fence),
-            own => Some(own),
-        });
-    let known: Vec<u64> = known.collect();
-    let of_one = |fence: &u64| known.iter().filter(|other| *other == fence).count();
-    known
-        .iter()
-        .copied()
-        .max_by_key(|fence| (of_one(fence), *fence))
+    let known = said.iter().flatten().filter(has);
+    let known = known.filter_map(|seen| match seen.own {
+        0 => value.proposed(seen.fence),
+        own => Some(own),
+    });
+    known.collect()
+}
+
+/// The one that most nodes tell.
+fn most_told(fences: &[u64]) -> Option<u64> {
+    let told = |fence: &u64| fences.iter().filter(|other| *other == fence).count();
+    let most = fences.iter().max_by_key(|fence| (told(fence), **fence));
+    most.copied()
 }
 
 fn view(node: &str, said: &Said) -> NodeView {
@@ -478,5 +488,24 @@ fn view(node: &str, said: &Said) -> NodeView {
             quarantine: seen.quarantine,
             ..unknown
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_told;
+
+    #[test]
+    fn a_holder_is_known_by_the_fence_that_most_nodes_tell() {
+        for (told, most) in [
+            (&[][..], None),
+            (&[7], Some(7)),
+            (&[7, 7, 9], Some(7)),
+            (&[7, 9, 9], Some(9)),
+            // Each of them may be the holder's, and `force_release` takes either.
+            (&[7, 9], Some(9)),
+        ] {
+            assert_eq!(most_told(told), most);
+        }
     }
 }

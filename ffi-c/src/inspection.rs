@@ -61,9 +61,10 @@ pub struct quorlock_holder_t {
     /// epoch; 0 where that is not known.
     pub since_ms: i64,
     /// The fence of its hold, also where others have asked for the lock in vain since; 0 for
-    /// none. Of a lease that was passed on within its client from its next renewal on. Of
-    /// readers, and of a holder that is known to no node by its fence, the largest that a node
-    /// has counted, which is never less than the holder's.
+    /// none. Of a lease that was passed on within its client, or won where nodes had counted
+    /// differently far, from its next renewal on. Of readers, and of a holder that is known to
+    /// no node by its fence, the largest that a node has counted, which is never less than the
+    /// holder's.
     pub fence: u64,
 }
 

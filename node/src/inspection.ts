@@ -13,9 +13,9 @@ export interface Holder {
   /** When it asked for the lock, by the nodes' clocks; `null` where that is not known. */
   readonly since: Date | null;
   /**
-   * The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its client
-   * from its next renewal on. Of readers, and of a holder that is known to no node by its fence, the largest that a node has
-   * counted, which is never less than the holder's.
+   * The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its client,
+   * or won where nodes had counted differently far, from its next renewal on. Of readers, and of a holder that is known to no node
+   * by its fence, the largest that a node has counted, which is never less than the holder's.
    */
   readonly fence: number | null;
 }

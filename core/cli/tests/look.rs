@@ -187,6 +187,7 @@ fn a_semaphore_is_shown_and_taken_away_by_its_slots() {
     let semaphore = || blocking::wait(ours.semaphore("api", 3).acquire()).expect("a slot is free");
     let leases = [semaphore(), semaphore()];
     for lease in &leases {
+        blocking::wait(lease.extend(None)).expect("it is held");
         stage.tell(&format!(
             "expect-votes lock:#p{}:{{api}} 3 5000",
             lease.slot().expect("a slot")

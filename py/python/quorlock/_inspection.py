@@ -27,8 +27,8 @@ class Holder:
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
     fence: int | None
     """The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its
-    client from its next renewal on. Of readers, and of a holder that is known to no node by its fence, the largest that a node
-    has counted, which is never less than the holder's."""
+    client, or won where nodes had counted differently far, from its next renewal on. Of readers, and of a holder that is known to no
+    node by its fence, the largest that a node has counted, which is never less than the holder's."""
 
     @classmethod
     def _of(cls, parts: tuple[Any, ...] | None) -> Self | None:

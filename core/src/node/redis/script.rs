@@ -276,9 +276,9 @@ pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
 fn block(request: &Request) -> Option<u32> {
     let block = match request.op {
         Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
-        // From the lease's own on.
-        Op::Extend { behind, .. } => behind + 1,
-        Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
+        // From the lease's own on. Readers take one, also one that had the lock alone before.
+        Op::Extend { behind, .. } if request.keys.mode.is_alone() => behind + 1,
+        Op::Extend { .. } | Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
     };
     debug_assert!(
         block == 1 || request.keys.mode.is_alone(),

@@ -193,6 +193,8 @@ GATE = [
     Step("docs-build", [sys.executable, "tests/docs/build.py", "--check"], floor=5),
     # What somebody does who has the site alone.
     Step("docs-tasks", [PYTHON, "tests/docs/tasks.py"], floor=6),
+    # The programs of docs/migrate, the one before and the one after at once; those whose library the tests have in any case.
+    Step("migrate-here", [PYTHON, "tests/interop/pages.py", "here"], floor=8),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
     Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=11),
     # The pages of Operate by their own words, on hosts of a network of their own; as root.
@@ -209,9 +211,11 @@ GATE = [
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
-    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=12),
+    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=13),
     # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
     Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184),
+    # Those whose library comes from a registry.
+    Step("migrate", [PYTHON, "tests/interop/pages.py", "registry"], floor=20),
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
     Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"]),

@@ -9,12 +9,14 @@ import re
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import checks  # noqa: E402
 import libraries  # noqa: E402
+import pages  # noqa: E402
 import rows  # noqa: E402
 import run  # noqa: E402
 from stage import Stage  # noqa: E402
@@ -38,6 +40,26 @@ def report(*words):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         counts = run.report(*words)
     return counts, said.getvalue()
+
+# It asks for the key, and takes whatever it is told.
+CARELESS = """import socket
+import urllib.parse
+
+at = urllib.parse.urlsplit("redis://10.0.0.9")
+server = socket.create_connection((at.hostname, at.port))
+server.sendall(b"GET orders:42\\r\\n")
+server.recv(100)
+print("charged")
+"""
+
+
+class Pages(unittest.TestCase):
+    def test_programs_that_lock_nothing_are_found_inside_together(self):
+        pair = pages.Pair("careless", "", "python", "", "", 1, registry=False)
+        with Stage(1) as stage, unittest.mock.patch.object(pages, "shown", lambda *_: CARELESS), contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(pages.run(pair, stage), 2)
+        self.assertIn("inside in this order: in old, in new, ", said.getvalue())
+        self.assertIn("inside in this order: in new, in old, ", said.getvalue())
 
 
 class Checks(unittest.TestCase):

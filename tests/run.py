@@ -211,7 +211,7 @@ GATE = [
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
-    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=13),
+    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),
     # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
     Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184),
     # Those whose library comes from a registry.

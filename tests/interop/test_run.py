@@ -61,6 +61,25 @@ class Pages(unittest.TestCase):
         self.assertIn("inside in this order: in old, in new, ", said.getvalue())
         self.assertIn("inside in this order: in new, in old, ", said.getvalue())
 
+    def test_extend_adds_in_redis_py_and_is_from_now_in_quorlock(self):
+        import quorlock
+        import redis
+
+        with Stage(1) as stage, redis.Redis.from_url(stage.urls()[0]) as server, quorlock.Client(stage.urls(), raw=True) as client:
+            old = server.lock("old", timeout=20)
+            old.acquire()
+            old.extend(20)
+            self.assertGreater(server.pttl("old"), 20_000)
+            old.extend(5, replace_ttl=True)
+            self.assertLessEqual(server.pttl("old"), 5_000)
+            new = client.lock("new", ttl=20, renew=False).acquire()
+            new.extend(20)
+            self.assertLessEqual(new.remaining(), 20)
+            new.extend(new.remaining() + 20)
+            self.assertGreater(new.remaining(), 20)
+            new.extend(5)
+            self.assertGreater(new.remaining(), 5)
+
 
 class Checks(unittest.TestCase):
     def ran(self, row):

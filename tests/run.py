@@ -183,7 +183,7 @@ GATE = [
     # The programs of docs/JOBS.md, as two hosts at once.
     Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6),
     # The tests that docs/TESTING.md shows, as they stand there.
-    Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=3),
+    Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=6),
     # The site: every block of code on every page, what pages have from the code, and how it looks when it is built.
     Step("docs-tools", [sys.executable, "tests/docs/test_blocks.py", "-v"], floor=5),
     Step("docs", [PYTHON, "tests/docs/run.py"], floor=186),

@@ -1,9 +1,13 @@
 """docs/operations: the page, the dashboard and the alerts name what a process serves, no more and no less; its programs serve it."""
 
+import collections
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -232,6 +236,98 @@ class Traces(unittest.TestCase):
             (modules / "quorlock").symlink_to(ROOT / "node")
             (modules / "@opentelemetry").symlink_to(ROOT / "tests" / "node" / "node_modules" / "@opentelemetry")
             self.makes_a_span(["node", "--input-type=module", "-e", body], folder)
+
+
+class Workers(unittest.TestCase):
+    """The recipes for several workers: each port has the counters of one, which add up, and a worker that is killed is replaced there."""
+
+    APP = """
+import os
+
+from quorlock import redlock
+
+
+def app(environ, start_response):
+    with redlock("page"):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [str(os.getpid()).encode()]
+"""
+    SERVICE = """
+import { createServer } from "node:http";
+import { redlock } from "quorlock";
+
+createServer((_request, response) => redlock("page", () => response.end(String(process.pid)))).listen(PORT, "127.0.0.1");
+"""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir=ROOT / "target")))
+        self.stage = self.enterContext(Stage(1))
+
+    @staticmethod
+    def free(count):
+        """The first of so many ports in a row that nobody has."""
+        for first in range(21_000 + os.getpid() % 5_000, 32_000, count):
+            with contextlib.ExitStack() as stack:
+                with contextlib.suppress(OSError):
+                    for port in range(first, first + count):
+                        stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                    return first
+        raise AssertionError("no port is free")
+
+    def put(self, file, first):
+        [body] = re.findall(rf"<!-- block: file={re.escape(file)} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
+        (self.folder / file).write_text(body.replace("first = 9464", f"first = {first}"))
+
+    @staticmethod
+    def get(port):
+        """What is served there, once something is."""
+        limit = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as reply:
+                    return reply.read().decode()
+            except OSError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.05)
+
+    def won(self, first):
+        """How many locks were won, by the port of the worker."""
+        texts = [self.get(first + place) for place in range(3)]
+        return [int(float(re.search(r'quorlock_acquires_total\{outcome="won"\} (\S+)', text)[1])) for text in texts]
+
+    def serves(self, first, *command):
+        environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.stage.urls())}
+        running = subprocess.Popen(command, cwd=self.folder, env=environment, stderr=subprocess.DEVNULL)
+        try:
+            self.won(first)
+            pids = [self.get(first + 3) for _ in range(20)]
+            before = self.won(first)
+            served = collections.Counter(pids)
+            self.assertEqual(sorted(filter(None, before)), sorted(served.values()))
+            gone, lost = served.most_common(1)[0]
+            os.kill(int(gone), signal.SIGKILL)
+            limit = time.monotonic() + 60
+            while sum(after := self.won(first)) != 20 - lost:
+                self.assertLess(time.monotonic(), limit, (before, after))
+            self.assertEqual(after.count(0), before.count(0) + 1)
+        finally:
+            running.terminate()
+            running.wait()
+
+    def test_gunicorn(self):
+        first = self.free(4)
+        self.put("gunicorn.conf.py", first)
+        (self.folder / "app.py").write_text(self.APP)
+        self.serves(first, sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{first + 3}", "app:app")
+
+    def test_cluster(self):
+        first = self.free(4)
+        self.put("cluster.mjs", first)
+        (self.folder / "service.mjs").write_text(self.SERVICE.replace("PORT", str(first + 3)))
+        (self.folder / "node_modules").mkdir()
+        (self.folder / "node_modules" / "quorlock").symlink_to(ROOT / "node")
+        self.serves(first, "node", "cluster.mjs")
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ def short(figures):
     for nodes, language, ours, whom, theirs in ((1, "Python", "py:quorlock", "redis-py's `Lock`", "py:redis-py"),
                                                 (5, "Python", "py:quorlock", "redlock-py", "py:redlock-py"),
                                                 (5, "asyncio", "aio:quorlock", "aioredlock", "aio:aioredlock"),
+                                                (1, "Node", "js:quorlock", "redlock 5", "js:redlock5"),
                                                 (5, "Node", "js:quorlock", "redlock 5", "js:redlock5"),
                                                 (5, "Rust", "rust:quorlock", "rslock", "rust:rslock")):
         compare(f"time of a cycle, {language}, {'one node' if nodes == 1 else 'five nodes'}", whom,

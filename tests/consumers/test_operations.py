@@ -187,7 +187,7 @@ class Programs(unittest.TestCase):
             process.communicate()
 
     def program(self, language):
-        [body] = (block for block in blocks(PAGE, language) if "9464" in block)
+        [body] = (block for block in blocks(PAGE, language) if "9464" in block and "first = " not in block)
         with Stage(1) as stage:
             port = stage.port(1)
         # A port that was free a moment ago.

@@ -724,7 +724,7 @@ typedef struct quorlock_node_report_t {
 } quorlock_node_report_t;
 
 /**
- * One thing that a probe has found. `docs/PROBE.md` lists all that there are.
+ * One thing that a probe has found. `docs/operations/doctor.md` lists all that there are.
  */
 typedef struct quorlock_finding_t {
   /**
@@ -2127,7 +2127,7 @@ void quorlock_observer_free(struct quorlock_observer_t *observer);
 /**
  * Checks the state of the set: which nodes answer, which would vote, and what
  * needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
- * people; `docs/PROBE.md` lists what may be found.
+ * people; `docs/operations/doctor.md` lists what may be found.
  *
  * Over a connection of its own to each node it asks what a client asks when it connects,
  * and for the time. Nothing is admitted, founded or locked by it, and a server that is
@@ -2213,7 +2213,7 @@ void quorlock_probe_free(struct quorlock_probe_t *probe);
  * What all clients of this process have measured, as the text that Prometheus
  * reads, ending with NUL: serve it as text/plain; version=0.0.4. What a client has
  * counted stays in it when the client is closed and freed. In a forked child it
- * begins anew. docs/operations/METRICS.md explains every name in it. Free it with
+ * begins anew. docs/operations/metrics.md explains every name in it. Free it with
  * quorlock_text_free(); NULL where the library has a bug, which the log tells.
  */
 QUORLOCK_MUST_USE char *quorlock_metrics_text(void);

@@ -1758,7 +1758,7 @@ inline const char *to_string(health found) noexcept {
     return name ? name : "unknown";
 }
 
-/** One thing that a probe has found. `docs/PROBE.md` lists all that there are. */
+/** One thing that a probe has found. `docs/operations/doctor.md` lists all that there are. */
 struct finding {
     /** Which one it is, such as "QD01": the same forever. */
     std::string id;
@@ -2003,7 +2003,7 @@ public:
     /** Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed, each with an id, what
      * is wrong, and what to do. Nothing is admitted, founded or locked by it. It takes at most
      * connect_timeout and eight times node_timeout. That nodes do not answer, or cannot be used, is no error, but part of
-     * the result: `docs/PROBE.md` lists what may be found. */
+     * the result: `docs/operations/doctor.md` lists what may be found. */
     [[nodiscard]] quorlock::probe probe() const {
         quorlock_probe_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_probe(get(), &handle, error); });
@@ -2575,7 +2575,7 @@ inline std::optional<std::string> log_field(const char *name) {
 
 /** What all clients of this process have measured, as the text that Prometheus reads: serve it as
  * `text/plain; version=0.0.4`. What a client has counted stays in it when the client is closed and gone. In a forked child it
- * begins anew. `docs/operations/METRICS.md` explains every name in it. */
+ * begins anew. `docs/operations/metrics.md` explains every name in it. */
 inline std::string metrics_text() {
     const std::unique_ptr<char, void (*)(char *)> made(quorlock_metrics_text(), quorlock_text_free);
     if (!made) detail::refuse(QUORLOCK_INTERNAL, "the metrics could not be made");

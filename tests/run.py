@@ -115,7 +115,7 @@ TEST = [
     Step("node", ["node", "tests/node/run.mjs"], floor=225),
     Step("c", [sys.executable, "tests/c/run.py", "--part", "plain"], floor=23),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=300),
-    # A client written from docs/PROTOCOL.md alone, beside Quorlock.
+    # A client written from docs/reference/protocol.md alone, beside Quorlock.
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py", "--pythonpath", PYTHON]),
@@ -180,9 +180,9 @@ GATE = [
     as_documented_user("rust"),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
     Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560),
-    # The programs of docs/JOBS.md, as two hosts at once.
+    # The programs of docs/how-to/jobs.md, as two hosts at once.
     Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6),
-    # The tests that docs/TESTING.md shows, as they stand there.
+    # The tests that docs/how-to/test-your-code.md shows, as they stand there.
     Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=6),
     # The site: every block of code on every page, what pages have from the code, and how it looks when it is built.
     Step("docs-tools", [sys.executable, "tests/docs/test_blocks.py", "-v"], floor=5),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/FEATURES.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all pains and all 78 faults are
+"""The tables of docs/reference/features.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all pains and all 78 faults are
 listed, no cell is empty, and every scenario runner of tests/run.py runs the same files. The core's wings keep apart.
 """
 
@@ -53,7 +53,7 @@ def rows(path):
 
 class Tables(unittest.TestCase):
     def test_every_feature_has_a_test_in_every_language(self):
-        (_, *languages), *features = rows(ROOT / "docs" / "FEATURES.md")
+        (_, *languages), *features = rows(ROOT / "docs" / "reference/features.md")
         self.assertGreater(len(features), 20)
         self.assertEqual(languages, list(COLUMNS))
         named = collections.Counter()
@@ -140,7 +140,7 @@ class Tables(unittest.TestCase):
         self.assertIn("--auth", step.command)
         self.assertNotIn("-k", step.command)
         self.assertEqual(step.floor, len(SCENARIOS))
-        page = (ROOT / "docs" / "PROTOCOL.md").read_text()
+        page = (ROOT / "docs" / "reference/protocol.md").read_text()
         self.assertIn(f"\nACL SETUSER quorlock on >PASSWORD {ACL}\n", page)
 
 

@@ -223,7 +223,7 @@ impl Client {
 
     /// Checks the state of the set: which nodes answer, which would vote, and what
     /// needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
-    /// people; `docs/PROBE.md` lists what may be found.
+    /// people; `docs/operations/doctor.md` lists what may be found.
     ///
     /// Over a connection of its own to each node it asks what a client asks when it connects,
     /// and for the time; and where the node is of this set, for a vote for a lock that no client has, which it gives

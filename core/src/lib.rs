@@ -39,7 +39,7 @@
 //! as long as clock *rates* stay within the drift bound and no clock steps
 //! forward on a node that the lease needs. [`Lease::is_held`] is exact at every call, and loss is
 //! final. A lease that fails, is cancelled or dropped leaves no key behind on
-//! any node that can be reached. `docs/PROMISES.md` says all of it.
+//! any node that can be reached. `docs/reference/promises.md` says all of it.
 //!
 //! What no lock can promise: that work begun under a valid lease ends before
 //! the lease does. Give the fence to the resource, which then refuses a smaller

@@ -12,7 +12,7 @@ use crate::stats::Stats;
 /// ([`Client::metrics`](crate::Client::metrics)), or all of the process ([`metrics_text`](crate::metrics_text)).
 ///
 /// Displayed, it is the text that Prometheus and OpenMetrics collectors read: see
-/// `docs/operations/METRICS.md` for every name in it, its unit and its labels.
+/// `docs/operations/metrics.md` for every name in it, its unit and its labels.
 ///
 /// ```
 /// # fn main() -> Result<(), quorlock::Error> {

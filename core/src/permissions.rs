@@ -1,4 +1,4 @@
-//! What a user of a node has to be permitted: one line, which docs/PROTOCOL.md shows too.
+//! What a user of a node has to be permitted: one line, which docs/reference/protocol.md shows too.
 
 /// Commands that every client needs.
 const COMMANDS: &str = "+select +info +client|info +client|setname +script|load +eval +evalsha +time +get +mget \

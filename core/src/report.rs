@@ -80,7 +80,7 @@ impl Severity {
     }
 }
 
-/// One thing that a probe has found. `docs/PROBE.md` lists all that there are.
+/// One thing that a probe has found. `docs/operations/doctor.md` lists all that there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

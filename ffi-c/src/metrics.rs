@@ -8,7 +8,7 @@ use quorlock_core::{Error, ErrorKind};
 /// What all clients of this process have measured, as the text that Prometheus
 /// reads, ending with NUL: serve it as text/plain; version=0.0.4. What a client has
 /// counted stays in it when the client is closed and freed. In a forked child it
-/// begins anew. docs/operations/METRICS.md explains every name in it. Free it with
+/// begins anew. docs/operations/metrics.md explains every name in it. Free it with
 /// quorlock_text_free(); NULL where the library has a bug, which the log tells.
 #[must_use]
 #[unsafe(no_mangle)]

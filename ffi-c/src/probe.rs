@@ -98,7 +98,7 @@ pub struct quorlock_node_report_t {
     pub votes: bool,
 }
 
-/// One thing that a probe has found. `docs/PROBE.md` lists all that there are.
+/// One thing that a probe has found. `docs/operations/doctor.md` lists all that there are.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct quorlock_finding_t {
@@ -233,7 +233,7 @@ impl quorlock_probe_t {
 
 /// Checks the state of the set: which nodes answer, which would vote, and what
 /// needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
-/// people; `docs/PROBE.md` lists what may be found.
+/// people; `docs/operations/doctor.md` lists what may be found.
 ///
 /// Over a connection of its own to each node it asks what a client asks when it connects,
 /// and for the time. Nothing is admitted, founded or locked by it, and a server that is

@@ -219,7 +219,7 @@ export class Client extends Events {
   /**
    * Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed. Nothing is admitted,
    * founded or locked by it. It takes at most `connectTimeout` and eight times `nodeTimeout`. That
-   * nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.
+   * nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists what may be found.
    */
   async probe(): Promise<Probe> {
     return await self(this).#probe();

@@ -11,7 +11,7 @@ import { checked } from "./errors.js";
  *     }).listen(9464);
  *
  * What a client has counted stays in it when the client is closed and gone. Workers of one process are measured together.
- * `docs/operations/METRICS.md` explains every name in it.
+ * `docs/operations/metrics.md` explains every name in it.
  */
 export function metricsText(): string {
   return checked(native.metricsText(), metricsText);

@@ -8,7 +8,7 @@
  *     instrument();
  *
  * From then on each call that acquires is a span, and what callers wait for and hold is measured, by the providers of the program.
- * `docs/operations/TRACING.md` explains every name. Needs `@opentelemetry/api`.
+ * `docs/operations/tracing.md` explains every name. Needs `@opentelemetry/api`.
  */
 
 import { subscribe, tracingChannel, unsubscribe } from "node:diagnostics_channel";

@@ -1,6 +1,6 @@
 /** The state of a set and of its nodes. */
 
-/** One thing that a probe has found. `docs/PROBE.md` lists all that there are. */
+/** One thing that a probe has found. `docs/operations/doctor.md` lists all that there are. */
 export interface Finding {
   /** Which one it is, such as `QD01`: the same forever. */
   readonly id: string;

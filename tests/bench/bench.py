@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Quorlock in all its languages beside its peers. README.md says what and how.
 
-    bench.py                      everything; writes RESULTS.md here and docs/RESULTS.md
+    bench.py                      everything; writes RESULTS.md here and docs/explanation/results.md
     bench.py --only W1,W2         some workloads; RESULTS.md keeps the others' last figures
     bench.py --quick              one short repetition of each run, to see that all of it works
     bench.py --peers 'js:*'       some peers (patterns, with commas)

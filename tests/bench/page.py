@@ -1,4 +1,4 @@
-"""docs/RESULTS.md, the page for a reader: the template page.md with tables and plots made from the runs that are kept."""
+"""docs/explanation/results.md, the page for a reader: the template page.md with tables and plots made from the runs that are kept."""
 
 import pathlib
 import re
@@ -184,7 +184,7 @@ def heading(workload, nodes, state, server=""):
 
 def picture(drawn):
     """For both schemes of the site, which shows the one that goes with it."""
-    return "\n".join(f"![{drawn.title}. {drawn.description}](results/{drawn.name}-{scheme}.svg#only-{scheme})" for scheme in plot.SCHEMES)
+    return "\n".join(f"![{drawn.title}. {drawn.description}](../results/{drawn.name}-{scheme}.svg#only-{scheme})" for scheme in plot.SCHEMES)
 
 
 def missing(figures):
@@ -214,4 +214,5 @@ def write(figures, about, folder=DOCS):
     (folder / "results").mkdir(parents=True, exist_ok=True)
     for name, content in drawn.items():
         (folder / "results" / name).write_text(content)
-    (folder / "RESULTS.md").write_text(page)
+    (folder / "explanation").mkdir(exist_ok=True)
+    (folder / "explanation" / "results.md").write_text(page)

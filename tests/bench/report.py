@@ -1,4 +1,4 @@
-"""Figures to text: the long tables of RESULTS.md, of which only the part between the markers is made here, and docs/RESULTS.md."""
+"""Figures to text: the long tables of RESULTS.md, of which only the part between the markers is made here, and docs/explanation/results.md."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def machine(servers):
     commit = version("git", "-C", str(RESULTS.parent), "describe", "--always")
     # What is written into RESULTS.md is no change of what was measured.
     changed = subprocess.run(["git", "-C", RESULTS.parent, "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)tests/bench/RESULTS.md",
-                              ":(top,exclude)docs/RESULTS.md", ":(top,exclude)docs/results"], capture_output=True)
+                              ":(top,exclude)docs/explanation/results.md", ":(top,exclude)docs/results"], capture_output=True)
     if changed.returncode:
         commit += "-dirty"
     kernel = ".".join(platform.release().split(".")[:2])
@@ -211,4 +211,4 @@ def write(figures, about):
     after = rest.partition(END)[2]
     RESULTS.write_text(f"{before}{BEGIN}\n{text(figures, about)}\n{END}{after}")
     page.write(figures, about)
-    print("written: tests/bench/RESULTS.md, docs/RESULTS.md and its plots")
+    print("written: tests/bench/RESULTS.md, docs/explanation/results.md and its plots")

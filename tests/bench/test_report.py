@@ -211,7 +211,7 @@ class Page(Kept):
     def test_a_page_has_no_gaps_and_all_its_plots(self):
         words, drawn = page.text(*self.keep(*self.runs()))
         self.assertNotIn("{{", words)
-        for name in re.findall(r"\]\(results/([^)#]+)#only-", words):
+        for name in re.findall(r"\]\(\.\./results/([^)#]+)#only-", words):
             xml.fromstring(drawn.pop(name))
         self.assertEqual(drawn, {})
 
@@ -244,7 +244,7 @@ class Page(Kept):
         for _ in range(2):
             page.write(*found, self.folder / "docs")
         words, drawn = page.text(*found)
-        self.assertEqual((self.folder / "docs" / "RESULTS.md").read_text(), words)
+        self.assertEqual((self.folder / "docs" / "explanation" / "results.md").read_text(), words)
         self.assertEqual({path.name for path in (self.folder / "docs" / "results").iterdir()}, set(drawn))
 
     def test_long_tables_have_a_row_for_each_server(self):

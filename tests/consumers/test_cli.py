@@ -1,4 +1,4 @@
-"""The program `quorlock` as the Python package brings it: docs/CLI.md has every command and option of it, docs/cli.schema.json is
+"""The program `quorlock` as the Python package brings it: docs/reference/command.md has every command and option of it, docs/cli.schema.json is
 what it prints for programs, and its page in the wheel is that of this command line."""
 
 import json
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from stage import Stage  # noqa: E402
 
 PROGRAM = os.path.join(os.path.dirname(sys.executable), "quorlock")
-PAGE = text("docs/CLI.md")
+PAGE = text("docs/reference/command.md")
 SCHEMA = json.loads(text("docs/cli.schema.json"))
 MAN = "py/quorlock.data/data/share/man/man1/quorlock.1"
 # What every command that speaks with nodes has, and its own section.
@@ -134,7 +134,7 @@ class Objects(unittest.TestCase):
             [found] = self.objects("doctor", said)
             ids = {finding["id"] for node in found["nodes"] for finding in node["findings"]}
             self.assertIn("QD01", ids)
-            page = text("docs/PROBE.md")
+            page = text("docs/operations/doctor.md")
             for each in ids | {finding["id"] for finding in found["findings"]}:
                 self.assertIn(f"| {each} |", page)
 
@@ -162,7 +162,7 @@ class Objects(unittest.TestCase):
             file = pathlib.Path(folder) / "job.prom"
             run("run", "--metrics", str(file), "job", "--", "true", nodes=self.nodes)
             families = {family.name: family for family in text_string_to_metric_families(file.read_text(encoding="utf-8"))}
-        page = text("docs/operations/METRICS.md")
+        page = text("docs/operations/metrics.md")
         for name, family in families.items():
             name += "_total" * (family.type == "counter")
             labels = ", ".join(f"`{label}`" for label in sorted({label for sample in family.samples for label in sample.labels}))

@@ -1,4 +1,4 @@
-"""The programs of docs/JOBS.md: each as two hosts at once, with a shorter time between the runs; one of them runs the job."""
+"""The programs of docs/how-to/jobs.md: each as two hosts at once, with a shorter time between the runs; one of them runs the job."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from stage import Stage  # noqa: E402
 
-PAGE = text("docs/JOBS.md")
+PAGE = text("docs/how-to/jobs.md")
 PYTHON = sys.executable
 # The hour of the page, in the units of both languages, becomes this many seconds.
 SECONDS = 3

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from stage import Stage, ensure_server  # noqa: E402
 
 BIN = pathlib.Path(sys.executable).parent
-DEPLOY, ACCESS = "docs/how-to/deploy.md", "docs/how-to/acl-and-tls.md"
+DEPLOY, ACCESS = "docs/operations/deploy.md", "docs/operations/acl-and-tls.md"
 REPLACE, RESTART, KUBERNETES = (f"docs/operations/{page}.md" for page in ("replace", "restart", "kubernetes"))
 RUNBOOKS = "docs/operations/runbooks"
 # In place of the minute that a restarted server waits; and within so long everything has to come that is waited for.
@@ -510,7 +510,7 @@ class Runbooks(unittest.TestCase):
         page = text(f"{RUNBOOKS}/findings.md")
         told = re.findall(r"^## (QD\d\d)\n\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
         self.assertEqual([name for name, _ in told], sorted(set(re.findall(r'"(QD\d\d)"', code))))
-        self.assertEqual([name for name, _ in told], re.findall(r"^\| (QD\d\d) \|", text("docs/PROBE.md"), re.MULTILINE))
+        self.assertEqual([name for name, _ in told], re.findall(r"^\| (QD\d\d) \|", text("docs/operations/doctor.md"), re.MULTILINE))
         for name, words in told:
             self.assertIn("- **Users feel:** ", words, name)
             found = re.findall(r"^- \*\*(Users feel|Look, do, do not|Look|Do not|Do)\b", words, re.MULTILINE)

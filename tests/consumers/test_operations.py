@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from stage import Stage  # noqa: E402
 
-PAGE = text("docs/operations/METRICS.md")
+PAGE = text("docs/operations/metrics.md")
 # Labels that Prometheus adds, or that are of its own making.
 ADDED = {"job", "le"}
 # A process that does all that is measured.
@@ -203,9 +203,9 @@ class Programs(unittest.TestCase):
 
 
 class Traces(unittest.TestCase):
-    """docs/operations/TRACING.md: its names are those of both languages, and its programs make spans."""
+    """docs/operations/tracing.md: its names are those of both languages, and its programs make spans."""
 
-    page = text("docs/operations/TRACING.md")
+    page = text("docs/operations/tracing.md")
 
     def test_each_language_has_the_names_of_the_page(self):
         def names(source):

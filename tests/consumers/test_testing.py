@@ -1,4 +1,4 @@
-"""The programs of docs/TESTING.md, as a user has them: each language's tests pass, and they run without any server."""
+"""The programs of docs/how-to/test-your-code.md, as a user has them: each language's tests pass, and they run without any server."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import unittest
 
 from programs import ROOT, RUST_PACKAGE, TARGET, text
 
-PAGE = text("docs/TESTING.md")
+PAGE = text("docs/how-to/test-your-code.md")
 
 ORDERS_PY = """
 import quorlock

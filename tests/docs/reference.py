@@ -103,11 +103,11 @@ frees the lock.
 
 """ + table(lock) + """## Of a client
 
-`max_ttl`, `set_name` and `restart_guard` must be the same in all clients of a set: [sets](../SETS.md). `nodes` is a list, or one text with
+`max_ttl`, `set_name` and `restart_guard` must be the same in all clients of a set: [sets](../operations/sets.md). `nodes` is a list, or one text with
 commas. In Python's `redlock(…)` the option `key` is written `cert_key`, for `key` is the name there.
 
 In every language a client that is not given one of these reads it from the environment, where that has it: `QUORLOCK_NODES`, `QUORLOCK_MAX_TTL`, `QUORLOCK_CA` and
-the others of [this table](../CLI.md#which-nodes).
+the others of [this table](command.md#which-nodes).
 
 """ + table(client)
 
@@ -159,7 +159,7 @@ def commands():
     names = re.findall(r"^  ([a-z]+) ", first.partition("Commands:")[2].partition("\n\n")[0], re.MULTILINE)
     text = MADE + f"""# The command, as it prints its help
 
-What it is for, and what is promised, says [the page of the command](../CLI.md).
+What it is for, and what is promised, says [the page of the command](command.md).
 
 ```text
 {first}
@@ -174,7 +174,7 @@ What it is for, and what is promised, says [the page of the command](../CLI.md).
 
 def package(language, path):
     """The page of a package is its README."""
-    return MADE + source(path).replace("# quorlock\n", f"# {language}\n", 1).replace("`docs/WAITING.md` of the project", "[waiting](../WAITING.md)")
+    return MADE + source(path).replace("# quorlock\n", f"# {language}\n", 1).replace("`docs/explanation/waiting.md` of the project", "[waiting](../explanation/waiting.md)")
 
 
 MAKERS = {

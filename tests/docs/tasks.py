@@ -138,14 +138,14 @@ def once(packages):
     with Place(packages, 3) as place:
         for name, language, word, begin in (("report.py", "python", "report()\n", ["python"]),
                                             ("report.mjs", "js", "hourly-report-js", ["node"])):
-            place.save(name, shown("JOBS.md", language, word))
+            place.save(name, shown("how-to/jobs.md", language, word))
             hosts = [place.start(*begin, name) for _ in range(4)]
             printed = "".join(host.communicate(timeout=SECONDS)[0] for host in hosts)
             must(printed == "report sent\n", printed)
 
 
 def who(packages):
-    page = "how-to/who-holds-it.md"
+    page = "operations/who-holds-it.md"
     with Place(packages, 3) as place:
         holder = place.start("quorlock", "run", "--label", "billing on host7", "nightly", "--", "sleep", "30")
         try:

@@ -11,7 +11,7 @@ from adapter import OURS, Adapter, AdapterError
 
 # A hold that nothing ends in time; a hold that is left to end by itself. Whole seconds: python-redis-lock counts in those.
 LONG_MS, SHORT_MS = 10_000, 2_000
-# Our longest time between two looks at a key whose holder calls nobody (docs/WAITING.md).
+# Our longest time between two looks at a key whose holder calls nobody (docs/explanation/waiting.md).
 OUR_POLL = 0.6
 # On top of a poll, on a machine that is busy. A waiter that only the end of `LONG_MS` wakes comes later.
 SLACK = 3.0
@@ -109,7 +109,7 @@ def refused(bench, holder):
     bench.settled(name, True)
     expect(asks, "refused", "try", name, LONG_MS)
     expect(holds, "released", "release")
-    # One node that refuses yet can refuse a try of ours (docs/PROTOCOL.md: the home decides).
+    # One node that refuses yet can refuse a try of ours (docs/reference/protocol.md: the home decides).
     bench.settled(name, False)
     expect(asks, "held", "try", name, LONG_MS)
     expect(asks, "released", "release")

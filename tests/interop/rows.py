@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libraries
 from libraries import HERE, OUT, ROOT
 
-PAGE = ROOT / "docs" / "INTEROP.md"
+PAGE = ROOT / "docs" / "migrate/side-by-side.md"
 
 
 @dataclass(frozen=True)

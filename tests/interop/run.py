@@ -2,7 +2,7 @@
 """The proof matrix: other libraries and Quorlock on one key, the real libraries from their registries, real servers.
 
     run.py [python|node|go|rust|WORD]...     the rows of these groups, or of these libraries; default: all
-    run.py --table                           the table of docs/INTEROP.md with the pinned versions; fails if the page differs
+    run.py --table                           the table of docs/migrate/side-by-side.md with the pinned versions; fails if the page differs
     run.py --write …                         enter what ran into the page
 
 Needs `make python`. Ends with `N passed, M failed`: a library that cannot be had, or that does not start, has failed all of
@@ -80,7 +80,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the table as the pins have it, and compare the page")
-    parser.add_argument("--write", action="store_true", help="enter what ran into docs/INTEROP.md")
+    parser.add_argument("--write", action="store_true", help="enter what ran into docs/migrate/side-by-side.md")
     parser.add_argument("rows", nargs="*", metavar="GROUP|LIBRARY")
     asked = parser.parse_args()
     known = {*rows.GROUPS, *(row.word for row in rows.ROWS)}
@@ -90,7 +90,7 @@ def main():
         page = rows.PAGE.read_text()
         print(*rows.table({name: cells[4:] for name, cells in rows.of_page(page).items()}), sep="\n")
         wrong = rows.wrong(page)
-        print(*(f"docs/INTEROP.md: {line}" for line in wrong), sep="\n", end="\n" if wrong else "")
+        print(*(f"docs/migrate/side-by-side.md: {line}" for line in wrong), sep="\n", end="\n" if wrong else "")
         return 1 if wrong else 0
     chosen = [row for row in rows.ROWS if not asked.rows or {row.group, row.word} & set(asked.rows)]
     missing = libraries.get(dict.fromkeys(row.group for row in chosen))

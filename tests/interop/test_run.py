@@ -140,7 +140,7 @@ class Counter(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    """docs/INTEROP.md says which versions the matrix runs."""
+    """docs/migrate/side-by-side.md says which versions the matrix runs."""
 
     def setUp(self):
         self.page = rows.PAGE.read_text()

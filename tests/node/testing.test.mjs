@@ -1,4 +1,4 @@
-// `quorlock/testing`: what docs/TESTING.md does not show of it; and what is measured.
+// `quorlock/testing`: what docs/how-to/test-your-code.md does not show of it; and what is measured.
 
 import assert from "node:assert/strict";
 import { once as event } from "node:events";

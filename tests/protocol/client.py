@@ -1,4 +1,4 @@
-"""A client of docs/PROTOCOL.md on plain sockets, written from that page alone: no part of Quorlock is in it, and no Redis library.
+"""A client of docs/reference/protocol.md on plain sockets, written from that page alone: no part of Quorlock is in it, and no Redis library.
 
 It joins a guarded set that others have founded, on nodes that are all up, and does one thing at a time. It renews nothing, and
 takes one fence at once.

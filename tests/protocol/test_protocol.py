@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/PROTOCOL.md is enough to write a client from: one that was (`client.py`, here the stranger) and Quorlock share locks on
+"""docs/reference/protocol.md is enough to write a client from: one that was (`client.py`, here the stranger) and Quorlock share locks on
 real servers, as the user that the page permits. Each excludes the other, waits in its turn, and has fences beyond the other's."""
 
 import os
@@ -19,7 +19,7 @@ from stage import Stage  # noqa: E402
 # Longer than anything here takes on a busy machine.
 LONG = 30.0
 TTL = 20_000
-PAGE = os.path.join(HERE, "..", "..", "docs", "PROTOCOL.md")
+PAGE = os.path.join(HERE, "..", "..", "docs", "reference/protocol.md")
 
 
 def eventually(condition):

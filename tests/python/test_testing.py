@@ -1,4 +1,4 @@
-"""`quorlock.testing`: what docs/TESTING.md does not show of it."""
+"""`quorlock.testing`: what docs/how-to/test-your-code.md does not show of it."""
 
 import asyncio
 import os

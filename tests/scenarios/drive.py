@@ -4,7 +4,7 @@ drive.py [-k WORD] [-x WORD] [-j N] [--runner NAME] [--seconds S] [--patient] [-
 
 Starts the servers that each file asks for, rewrites the file (README.md), runs COMMAND on it, bounds its time, and
 looks that no key of ours is left behind. With --auth every server asks for a password, and the clients may do what the
-line of docs/PROTOCOL.md permits and nothing else. The last line is `N passed, M failed`.
+line of docs/reference/protocol.md permits and nothing else. The last line is `N passed, M failed`.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def votes_left(stage):
     return sorted(left)
 
 
-# As docs/REDISSON.md says.
+# As docs/how-to/one-lock-with-java.md says.
 REDISSON = {"&redisson_lock__channel:*", *"+hgetall +hget +hset +hdel +hincrby +get +set +unsubscribe".split()}
 
 

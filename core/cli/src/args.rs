@@ -132,7 +132,7 @@ pub struct Release {
 #[command(after_help = "\
 Nothing is admitted, founded or changed by it; where the set is founded, each node is asked for a vote for a lock of a name \
 that no client has, and such a lock is won and given back a few times. It takes at most --connect-timeout, \
-eight times --node-timeout, and a few seconds. Each finding has an id, which docs/PROBE.md explains.
+eight times --node-timeout, and a few seconds. Each finding has an id, which docs/operations/doctor.md explains.
 
 Exit code: 0 locks can be won, 1 they can but something needs to be fixed, 69 they cannot. With --node: 0 that node votes, or no set \
 has founded it yet, 69 it does not.")]

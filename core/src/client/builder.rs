@@ -107,8 +107,8 @@ impl ClientBuilder {
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
     /// `rediss://…` for TLS, `valkey://…` and `valkeys://…` likewise, `redis+unix:///path?db=1&user=u&password=p`,
     /// `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels
-    /// know by that name (docs/SENTINEL.md), `redis+cluster://host:6379;host` for a Redis Cluster
-    /// (docs/CLUSTER.md), or `memory://name` for a node in this process.
+    /// know by that name (docs/operations/sentinel.md), `redis+cluster://host:6379;host` for a Redis Cluster
+    /// (docs/operations/cluster.md), or `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
         let nodes = nodes.into_iter().map(Into::into).collect();
         self.nodes = Some((nodes, Origin::Caller));
@@ -147,7 +147,7 @@ impl ClientBuilder {
     }
 
     /// The name of the set that the nodes form: 1 to 64 printable characters.
-    /// Nodes of another set are refused (docs/SETS.md). `default`.
+    /// Nodes of another set are refused (docs/operations/sets.md). `default`.
     pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
         self.settings.set_name = set_name.into().into();
         self.gives("set_name")
@@ -171,7 +171,7 @@ impl ClientBuilder {
 
     /// How many replicas of a node must have a vote before it counts, by one `WAIT` behind each
     /// write that asks for votes; 0 to 16. With as many as the node has replicas, a master that
-    /// is cut off from them gives no votes, and a failover loses none (docs/SENTINEL.md). A
+    /// is cut off from them gives no votes, and a failover loses none (docs/operations/sentinel.md). A
     /// replica that hangs then holds up every request to its master for half of
     /// `node_timeout`, and the votes that it misses do not count. 0.
     pub fn wait_replicas(mut self, replicas: usize) -> ClientBuilder {

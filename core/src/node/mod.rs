@@ -292,7 +292,7 @@ pub struct Hint {
     pub slot: Option<u32>,
 }
 
-/// The scripts of docs/PROTOCOL.md.
+/// The scripts of docs/reference/protocol.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Store the value for `ttl` if the key is free and it is the waiter's turn:

@@ -1,4 +1,4 @@
-//! From a lock's name to its keys (docs/PROTOCOL.md, "Keys").
+//! From a lock's name to its keys (docs/reference/protocol.md, "Keys").
 //!
 //! Distinct names never share a key, and all keys of one name share a hash
 //! slot. A name with a hash tag of its own is used as it is; any other name

@@ -1,5 +1,5 @@
 //! Native votes: what the plain commands of an acquire, and the trailer behind them, are
-//! worth (docs/PROTOCOL.md, "Native acquire"). Pure: no I/O, no clock, no await.
+//! worth (docs/reference/protocol.md, "Native acquire"). Pure: no I/O, no clock, no await.
 //!
 //! `SET … NX` gives the vote unchecked: a node that has lost its memory gives it too.
 //! So a vote is counted only by what was read *behind* it on the same connection, in

@@ -18,6 +18,6 @@ def metrics_text() -> str:
                 self.wfile.write(quorlock.metrics_text().encode())
 
     What a client has counted stays in it when the client is closed and gone. In a forked child it begins anew: with
-    workers in processes of their own, each of them has its text. `docs/operations/METRICS.md` explains every name in it.
+    workers in processes of their own, each of them has its text. `docs/operations/metrics.md` explains every name in it.
     """
     return _native.metrics_text()

@@ -12,7 +12,7 @@ __all__ = ["Finding", "NodeReport", "Probe"]
 @shown_unmade
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a probe has found. `docs/PROBE.md` lists all that there are."""
+    """One thing that a probe has found. `docs/operations/doctor.md` lists all that there are."""
 
     id: str
     """Which one it is, such as `QD01`: the same forever."""

@@ -609,7 +609,7 @@ class Client(ClientBase):
         """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
 
         Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
-        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists
+        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists
         what may be found.
         """
         return Probe._of(await completed(self._core.probe().start))

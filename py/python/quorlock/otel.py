@@ -5,7 +5,7 @@
     quorlock.otel.instrument()
 
 From then on each acquire that asks the nodes is a span, and what callers wait for and hold is measured, of blocking code and asyncio,
-by the providers of the program. It costs what the providers cost, and nothing before it is called. `docs/operations/TRACING.md`
+by the providers of the program. It costs what the providers cost, and nothing before it is called. `docs/operations/tracing.md`
 explains every name. Needs `opentelemetry-api`: `pip install quorlock[otel]`.
 """
 

@@ -521,7 +521,7 @@ class Client(ClientBase):
           job which every host starts at about the same time runs once. At most the client's `max_ttl`.
         - `layout`: `"redisson"` makes it one lock with Java's `RLock` of that name (`"plain"`). The key is the name then, a named
           `owner` is one in all processes and in Java, and waiters are not queued on the nodes. Not with `shared`, `slots` nor
-          `keep`. See docs/REDISSON.md.
+          `keep`. See docs/how-to/one-lock-with-java.md.
         - `group`: the lock's group in `quorlock.metrics_text`, which never names locks: a word for all of a kind, such as
           `orders`. At most 64 bytes. The process keeps 64 groups; later ones are counted as `other`.
         - `label`: text that is stored with the token of a lease, to tell who holds the lock: at most 256 bytes without control
@@ -680,7 +680,7 @@ class Client(ClientBase):
         """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
 
         Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
-        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists
+        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists
         what may be found.
         """
         return Probe._of(waited(self._core.probe()))

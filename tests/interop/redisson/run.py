@@ -3,7 +3,7 @@
 
     run.py [-k WORD]       needs Java, Maven, `make build`
 
-All checks run twice: with users that may do anything, and with those that docs/REDISSON.md tells of.
+All checks run twice: with users that may do anything, and with those that docs/how-to/one-lock-with-java.md tells of.
 
 Ends with `N passed, M failed`: without Java all have failed. README.md says what is shown.
 """
@@ -32,7 +32,7 @@ SECONDS = 60
 # Each of them counts so often in one file.
 COUNTS = 100
 ALTERNATING = 200
-# What a user of Quorlock needs beside its line, as docs/REDISSON.md says, and the names of the locks of these checks.
+# What a user of Quorlock needs beside its line, as docs/how-to/one-lock-with-java.md says, and the names of the locks of these checks.
 OURS = "&redisson_lock__channel:* ~redisson_lock_token:* +hgetall +hget +hset +hdel +hincrby +get +set +unsubscribe".split()
 # What a user of Redisson's locks needs, as the same page says.
 JAVAS = ("~redisson_lock_token:* ~redisson_lock__channel:* ~redisson_unlock_latch:* resetchannels &redisson_lock__channel:* &redisson_rwlock:* "

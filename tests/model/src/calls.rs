@@ -329,7 +329,7 @@ impl Calls {
             true => Leaving::TakenFor(self.often_long(3_000_000)),
             false => Leaving::Free,
         };
-        // Without record and counter it is not sent (docs/PROTOCOL.md).
+        // Without record and counter it is not sent (docs/reference/protocol.md).
         let not_after = match random.below(8) {
             _ if record.is_none() && fence_ttl.is_none() => 0,
             // The end of the key. Whether one is made that ends in this very millisecond

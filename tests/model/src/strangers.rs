@@ -1,5 +1,5 @@
 //! Requests of those who have not the holder's token, to a lock of each form: with a token of their own, with what stands there as
-//! it is written, and with what is nearly the holder's. None of them changes what the holder has (docs/PROTOCOL.md, "What each
+//! it is written, and with what is nearly the holder's. None of them changes what the holder has (docs/reference/protocol.md, "What each
 //! script has to be shown").
 
 use std::io;

@@ -1,5 +1,5 @@
 //! Many leases of one client over a failover on real servers: all of them go on that
-//! docs/SENTINEL.md keeps. `FAILOVERS=33` does each kind as often.
+//! docs/operations/sentinel.md keeps. `FAILOVERS=33` does each kind as often.
 
 use std::time::Duration;
 

@@ -30,7 +30,7 @@ fn two_of_five_hung_then_dead_cost_nothing() {
     cycles(&client, CYCLES);
     // Beyond the time within which a node may carry out what it was sent: one that
     // goes on sooner may do so behind the release, which comes over another
-    // connection (docs/PROMISES.md, "What it costs").
+    // connection (docs/reference/promises.md, "What it costs").
     nap(Duration::from_millis(500));
     stage.tell("cont 2,4");
     // What the hung nodes had in their sockets must leave nothing.

@@ -1,4 +1,4 @@
-//! The line of docs/PROTOCOL.md is what a user needs: with it the lock works,
+//! The line of docs/reference/protocol.md is what a user needs: with it the lock works,
 //! and without any one part of it the error names that part.
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What a probe finds: each finding of docs/PROBE.md, on real servers.
+//! What a probe finds: each finding of docs/operations/doctor.md, on real servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -309,7 +309,7 @@ fn a_client_with_another_list_is_found() {
     let old = Client::new(&stage.nodes[..1]).unwrap();
     let _theirs = blocking::wait(old.lock("a").acquire()).unwrap();
     let client = Client::new(&stage.nodes).unwrap();
-    // As docs/SETS.md has it, but for that client, which was to be stopped before.
+    // As docs/operations/sets.md has it, but for that client, which was to be stopped before.
     stage.tell("redis 1 DEL lock:#node");
     blocking::wait(client.init_set_forced()).unwrap();
     let probe = blocking::wait(client.probe()).unwrap();
@@ -420,7 +420,7 @@ fn one_that_sentinels_name_and_the_next_that_they_do() {
     let promoted = probe(of(&stage.nodes));
     let found = sole(&promoted, 0, "QD10");
     assert!(found.what.contains("promoted"), "{found:?}");
-    let ways = ["max_ttl", "init --force", "docs/SENTINEL.md"];
+    let ways = ["max_ttl", "init --force", "docs/operations/sentinel.md"];
     assert!(ways.iter().all(|way| found.remedy.contains(way)));
 }
 

@@ -99,11 +99,11 @@ impl Drop for Over<'_> {
     }
 }
 
-/// docs/PROTOCOL.md, "Home", has each error that servers give in the row of those whose it is, and
+/// docs/reference/protocol.md, "Home", has each error that servers give in the row of those whose it is, and
 /// each code that stands there is one that they give.
 #[test]
 fn the_page_has_each_error_in_its_row() {
-    let page = std::fs::read_to_string(root().join("docs/PROTOCOL.md")).expect("the page");
+    let page = std::fs::read_to_string(root().join("docs/reference/protocol.md")).expect("the page");
     let (_, table) = page
         .split_once("| what the server answers, or does |")
         .expect("the table");

@@ -1,4 +1,4 @@
-//! Servers that can be no node, or lack something: each row of docs/SERVERS.md that has an id
+//! Servers that can be no node, or lack something: each row of docs/operations/servers.md that has an id
 //! is made true, and tells its sentence at once and once.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use quorlock_tests::{Stage, nap, root};
 
 /// The rows of the page under this heading: id and sentence.
 fn page(heading: &str) -> Vec<(String, String)> {
-    let page = fs::read_to_string(root().join("docs/SERVERS.md")).expect("the page");
+    let page = fs::read_to_string(root().join("docs/operations/servers.md")).expect("the page");
     let (_, section) = page.split_once(heading).expect("the heading");
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter(|line| line.starts_with("| QD"));
@@ -305,7 +305,7 @@ fn a_proxy_that_closes_the_connection_is_named_as_one_case() {
     let said = error.to_string();
     let sentence = "the node closed the connection before it answered INFO, as a TLS port does to redis:// (write rediss://), and a proxy that does not know INFO (twemproxy)";
     assert!(said.contains(sentence), "{said}");
-    let page = fs::read_to_string(root().join("docs/SERVERS.md")).expect("the page");
+    let page = fs::read_to_string(root().join("docs/operations/servers.md")).expect("the page");
     assert!(page.contains(sentence));
 }
 

@@ -72,7 +72,7 @@ pub struct Known {
     hashed: bool,
 }
 
-/// Their keys, written out from docs/PROTOCOL.md: a lock's own, that of its queue or its tokens, and
+/// Their keys, written out from docs/reference/protocol.md: a lock's own, that of its queue or its tokens, and
 /// that of its counter; first those of [`KEYS`].
 const NAMED: [[&str; 3]; LOCKS] = [
     ["lock:{k}", "lock:#q:{k}", "lock:#f:{k}"],

@@ -6,7 +6,7 @@ use super::Expected;
 use crate::foreign;
 use crate::mutants::mutant;
 
-/// The protocol of docs/PROTOCOL.md.
+/// The protocol of docs/reference/protocol.md.
 pub const PROTOCOL: u32 = 1;
 /// Stands for a run that is not known.
 const NO_RUN: &str = "-";
@@ -16,7 +16,7 @@ const PLEDGED: u64 = 0;
 pub(super) const FIRST: u64 = 1;
 /// What every refusal of a foreign record ends with.
 const REMEDY: &str = "to change a set, stop all of its clients for its max_ttl, remove the record \
-                      of every node, and declare the set anew (docs/SETS.md, \"Any other change\")";
+                      of every node, and declare the set anew (docs/operations/sets.md, \"Any other change\")";
 
 /// A node's record.
 #[derive(Clone, Debug, PartialEq, Eq)]

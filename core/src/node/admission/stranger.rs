@@ -32,7 +32,7 @@ impl Stranger {
         Scriptless,
     ];
 
-    /// What to tell of it. docs/SERVERS.md has these sentences, too.
+    /// What to tell of it. docs/operations/servers.md has these sentences, too.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Clustered => {

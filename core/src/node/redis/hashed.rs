@@ -1,5 +1,5 @@
 //! How the scripts of a lock in Redisson's layout are called: `hacquire`, `hextend` and
-//! `hrelease` of docs/PROTOCOL.md. This file and that page change together.
+//! `hrelease` of docs/reference/protocol.md. This file and that page change together.
 
 use super::resp;
 use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, Script, millis};

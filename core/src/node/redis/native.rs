@@ -1,5 +1,5 @@
 //! The plain commands of native requests, and what is answered to each. The tables are in
-//! docs/PROTOCOL.md; this file and that page change together.
+//! docs/reference/protocol.md; this file and that page change together.
 
 use redis::Value as Resp;
 

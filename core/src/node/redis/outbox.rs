@@ -164,7 +164,7 @@ impl Item {
     }
 
     /// Whether it is answered the second time as the first, so that it may be written to the
-    /// next connection, where it is not known what became of it: see docs/PROTOCOL.md, "A
+    /// next connection, where it is not known what became of it: see docs/reference/protocol.md, "A
     /// connection that is gone". A lock in Redisson's layout counts how often it is taken.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self.request.op {

@@ -1,4 +1,4 @@
-//! What the scripts answer. The tables of replies are in docs/PROTOCOL.md; this
+//! What the scripts answer. The tables of replies are in docs/reference/protocol.md; this
 //! file and that page change together.
 //!
 //! A reply is a code, alone or at the head of an array.

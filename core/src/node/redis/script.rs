@@ -1,5 +1,5 @@
 //! The Lua scripts, and how they are called. The tables of KEYS and ARGV are in
-//! docs/PROTOCOL.md; this file and that page change together. What the scripts
+//! docs/reference/protocol.md; this file and that page change together. What the scripts
 //! answer is read in [`replies`](super::replies).
 //!
 //! Names and tokens travel as KEYS and ARGV, never as Lua text. On an

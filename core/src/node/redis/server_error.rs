@@ -94,7 +94,7 @@ fn without_arguments(detail: &str) -> &str {
 /// Whether an error comes of what stands under the keys of one lock, or of whose they are: of
 /// another type, not what a script expects, or out of what the user may touch. Every other is the
 /// server's; [`redirect`] says which are a hash slot's. `errors.txt` has each kind, and
-/// docs/PROTOCOL.md, "Home", what follows.
+/// docs/reference/protocol.md, "Home", what follows.
 fn is_of_lock(code: &str, detail: &str, kind: FaultKind, scripted: bool) -> bool {
     let keys = detail.contains("access") && detail.contains(" key") && !detail.contains("channel");
     // What a script does is right on every server, so a value is not: but where it came to nothing,

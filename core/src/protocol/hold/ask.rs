@@ -353,7 +353,7 @@ impl Hold {
     /// nothing: so that a request which is stuck in a dead connection takes no
     /// lock that nobody wants. 0: no such time is known. By the clock of that server.
     ///
-    /// Here is rule R11 (`extend` in docs/PROTOCOL.md): in quarantine a vote that
+    /// Here is rule R11 (`extend` in docs/reference/protocol.md): in quarantine a vote that
     /// is gone is stored anew only on the very server that gave it, and only while
     /// its end is still ahead by that server's own clock.
     fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64, u64) {

@@ -195,7 +195,7 @@ impl NoQuorum {
         let what = match self.quarantine(quorum) {
             Some(left) => format!(
                 "they are new, or have restarted, and a quorum may vote in {left:?}: wait for that, \
-                 or have a deployment declare the set first (docs/SETS.md)"
+                 or have a deployment declare the set first (docs/operations/sets.md)"
             ),
             None => "look at the nodes".into(),
         };

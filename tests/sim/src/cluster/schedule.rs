@@ -232,7 +232,7 @@ impl Plan {
             plan.draw_moves_of_stamps(&Random::new(aside.aside().bits()), span);
         }
         // A client that knows dead servers alone does not come back; and by a record that was
-        // lost clients come to have different homes (docs/CLUSTER.md).
+        // lost clients come to have different homes (docs/operations/cluster.md).
         let count = |of: fn(&Fault) -> bool| {
             let faults = plan.faults.iter();
             faults.filter(|(.., fault)| of(fault)).count()
@@ -240,7 +240,7 @@ impl Plan {
         let knows = count(|f| matches!(f, Fault::FailsOver(..))) < plan.primaries;
         let lost = count(|f| matches!(f, Fault::Restart(..) | Fault::FallsBehind(_))) > 0;
         plan.tail = aside.chance(30) && knows && (plan.clusters == 1 || !lost);
-        // A lock that is moved ends by another clock: a limit that is told in docs/CLUSTER.md.
+        // A lock that is moved ends by another clock: a limit that is told in docs/operations/cluster.md.
         let most = if plan.moves() { 4 } else { 2_000 };
         plan.skew = *aside.pick(&[0, 0, 4, most]) * MS;
         plan.calm = span + ttl * MS;

@@ -437,7 +437,7 @@ impl Inner {
                 let slot = cluster.slots.get_mut(&slot).expect("it is one");
                 if let Some((to, _)) = slot.moving.take() {
                     // What the former server lost shows nowhere any more: a limit that is told
-                    // in docs/CLUSTER.md.
+                    // in docs/operations/cluster.md.
                     cluster.excused |= slot.data.lost_at == Some(slot.at);
                     slot.at = to;
                     slot.served.push(to);

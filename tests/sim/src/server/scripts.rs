@@ -1,7 +1,7 @@
 //! Our scripts on the wire: from KEYS and ARGV to the operation that a memory node
 //! carries out, and from what came of it to the reply. What a script means is the
 //! memory node's, which `tests/model` compares with real servers; this is the other
-//! end of `script.rs` and `replies.rs` of the core, written from docs/PROTOCOL.md.
+//! end of `script.rs` and `replies.rs` of the core, written from docs/reference/protocol.md.
 
 use std::sync::Arc;
 use std::time::Duration;

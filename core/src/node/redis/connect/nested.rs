@@ -1,5 +1,5 @@
 //! Which other namespaces have a set on a server, of those that begin this client's or are begun
-//! by it: one lock may then have the key of another (docs/PROTOCOL.md, "Keys"). For people who look.
+//! by it: one lock may then have the key of another (docs/reference/protocol.md, "Keys"). For people who look.
 
 use std::collections::BTreeSet;
 

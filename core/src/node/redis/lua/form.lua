@@ -1,4 +1,4 @@
--- What stands under the lock's key, by its form (docs/PROTOCOL.md, "What stands under a lock's key"): put into the scripts
+-- What stands under the lock's key, by its form (docs/reference/protocol.md, "What stands under a lock's key"): put into the scripts
 -- where they say so. Readers are the members of the set KEYS[3], each until `TIME` shows more than its score; `last` is
 -- when the last of those that live yet ends, and `reader` whose vote that is.
 local form, till, whose, base, last, reader

@@ -1,5 +1,5 @@
 //! Native requests as a node gets them, command by command, and what the client makes of
-//! the answers: written from docs/PROTOCOL.md, beside the real link.
+//! the answers: written from docs/reference/protocol.md, beside the real link.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -56,7 +56,7 @@ pub struct Natives {
     pub in_line: u64,
 }
 
-/// FNV-1a, as docs/PROTOCOL.md has it.
+/// FNV-1a, as docs/reference/protocol.md has it.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

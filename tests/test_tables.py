@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/reference/features.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all pains and all 78 faults are
+"""The tables of tests/FEATURES.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all pains and all 78 faults are
 listed, no cell is empty, and every scenario runner of tests/run.py runs the same files. The core's wings keep apart.
 """
 
@@ -8,6 +8,7 @@ import pathlib
 import re
 import sys
 import shutil
+import subprocess
 import tempfile
 import unittest
 
@@ -53,7 +54,7 @@ def rows(path):
 
 class Tables(unittest.TestCase):
     def test_every_feature_has_a_test_in_every_language(self):
-        (_, *languages), *features = rows(ROOT / "docs" / "reference/features.md")
+        (_, *languages), *features = rows(TESTS / "FEATURES.md")
         self.assertGreater(len(features), 20)
         self.assertEqual(languages, list(COLUMNS))
         named = collections.Counter()
@@ -142,6 +143,35 @@ class Tables(unittest.TestCase):
         self.assertEqual(step.floor, len(SCENARIOS))
         page = (ROOT / "docs" / "reference/protocol.md").read_text()
         self.assertIn(f"\nACL SETUSER quorlock on >PASSWORD {ACL}\n", page)
+
+
+def named(text):
+    """The files of docs that a text names."""
+    return re.findall(r"(?<![\w./-])(?:\.\./)*(docs/[\w./-]+\.(?:md|yml|json|svg|css|txt))", text)
+
+
+class Pages(unittest.TestCase):
+    def test_every_file_of_docs_that_is_named_anywhere_is_there(self):
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")[:-1]
+        gone = []
+        for name in set(listed) - {"tests/test_tables.py"}:
+            try:
+                text = (ROOT / name).read_text()
+            except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+                continue
+            # PAGE stands for any.
+            pages = [page for page in named(text) if pathlib.Path(page).stem != "PAGE"]
+            gone += [f"{name}: {page}" for page in pages if not (ROOT / page).exists()]
+        self.assertEqual(gone, [])
+
+    def test_a_name_of_no_page_is_found(self):
+        pages = ["docs/none.md", "docs/how-to/none.md"]
+        self.assertEqual(named(f"see {pages[0]}, `{pages[1]}` and [this](../../{pages[0]}#place)"), [*pages, pages[0]])
+
+    def test_names_of_pages_are_plain(self):
+        for page in (ROOT / "docs").rglob("*.md"):
+            # The page of an alert has its name.
+            self.assertRegex(page.stem, r"^([a-z0-9]+(-[a-z0-9]+)*|Quorlock[A-Za-z]+)$")
 
 
 class House(unittest.TestCase):

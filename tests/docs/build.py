@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the site, and looks at what was built.
 
-    build.py                by Zensical, into target/site
+    build.py                by Zensical, into target/site; with the addresses that pages had, and llms.txt
     build.py --check         by Zensical and by mkdocs-material, without a warning; links lead somewhere, pictures have texts, and
                             what is drawn can be told from its ground
     build.py --look          looks at each page in headless Chromium, light and dark, narrow and wide
@@ -94,6 +94,57 @@ def links(site):
                     yield f"{name}: {link}: there is no such place on that page"
 
 
+def addresses():
+    """Each address that a page had, and that of the page it leads to now."""
+    lines = (HERE / "addresses.txt").read_text().splitlines()
+    return [tuple(line.split()) for line in lines if line and not line.startswith("#")]
+
+
+def lead_on(site):
+    """Has each old address lead to its page, with what stands behind a `#`; tells what is wrong with those addresses."""
+    for old, new in addresses():
+        if not (site / new / "index.html").exists():
+            yield f"{old} leads to {new}, which is no page"
+        if (site / old / "index.html").exists():
+            yield f"{old} is the address of a page"
+        else:
+            here = "../" * len(pathlib.PurePath(old).parts) + new + "/"
+            (site / old).mkdir(parents=True)
+            (site / old / "index.html").write_text(
+                f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>This page has moved</title>\n'
+                f'<link rel="canonical" href="{here}">\n<meta http-equiv="refresh" content="1; url={here}">\n'
+                f'<script>location.replace("{here}" + location.hash)</script>\n<p>This page has moved <a href="{here}">here</a>.</p>\n</html>\n')
+
+
+def listed():
+    """The pages in the order of the menu: its heading or page, how deep it stands, and the file if it is a page."""
+    menu = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    for depth, title, file in re.findall(r"^( +)- (?:([^:\n]+):)? ?(\S+\.md)?$", menu, re.MULTILINE):
+        yield title, len(depth) // 4, file
+
+
+def for_models():
+    """llms.txt: the pages with what each is about, for programs that read a site (llmstxt.org)."""
+    settings = (ROOT / "mkdocs.yml").read_text()
+    about = re.search(r"^site_description: (.*)$", settings, re.MULTILINE)[1]
+    text = f"# Quorlock\n\n> {about}\n"
+    for title, depth, file in listed():
+        if not file:
+            text += f"\n## {title}\n\n" if depth == 0 else ""
+            continue
+        page = (ROOT / "docs" / file).read_text()
+        title = title or re.search(r"^# (.*)$", page, re.MULTILINE)[1]
+        address = file.removesuffix(".md").removesuffix("index").rstrip("/")
+        text += f"- [{title}]({address + '/' if address else '.'})\n" if depth or address else ""
+    return text
+
+
+def finish(site):
+    """What the builder leaves out. Tells what is wrong with it."""
+    (site / "llms.txt").write_text(for_models())
+    return list(lead_on(site))
+
+
 def brightness(colour):
     parts = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
@@ -135,6 +186,7 @@ def check():
 
     said, good = built("zensical", "build", "--clean", "--strict")
     tell("zensical", [] if good else said.splitlines())
+    tell("old addresses", finish(SITE))
     tell("zensical, links and texts", links(SITE))
     with tempfile.TemporaryDirectory() as folder:
         said, good = built("mkdocs", "build", "--strict", "--site-dir", folder)
@@ -161,8 +213,9 @@ def main():
         return look()
     tools()
     said, good = built("zensical", "build", "--clean", "--strict")
-    print(said.strip())
-    return 0 if good else 1
+    wrong = finish(SITE) if good else []
+    print(said.strip(), *wrong, sep="\n")
+    return 0 if good and not wrong else 1
 
 
 if __name__ == "__main__":

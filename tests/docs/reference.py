@@ -177,8 +177,18 @@ def package(language, path):
     return MADE + source(path).replace("# quorlock\n", f"# {language}\n", 1).replace("`docs/explanation/waiting.md` of the project", "[waiting](../explanation/waiting.md)")
 
 
+def features():
+    """What all languages can do: that each has a test of it stands in tests/FEATURES.md, which is not for users."""
+    rows = re.findall(r"^\| ([^|]+) \|(?:[^|\n]+\|){6}$", source("tests/FEATURES.md"), re.MULTILINE)
+    return MADE + """# Features
+
+Rust, Python with and without asyncio, Node, C and C++ can do all of these, and each of them is tested in each of these languages.
+
+""" + "".join(f"- {row[:1].upper()}{row[1:]}.\n" for row in rows if row.strip("-"))
+
+
 MAKERS = {
-    "options": options, "errors": errors, "commands": commands,
+    "options": options, "errors": errors, "commands": commands, "features": features,
     "c": lambda: MADE + headers.c_page(source("include/quorlock.h")),
     "cpp": lambda: MADE + headers.cpp_page(source("include/quorlock.hpp")),
     "python": lambda: package("Python", "py/README.md"),

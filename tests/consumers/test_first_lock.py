@@ -82,7 +82,7 @@ class FirstLock(unittest.TestCase):
                 self.assertEqual((ended.status, ended.out.removeprefix("waiting\n")), (1, ""))
                 [left] = re.findall(r"a quorum may vote in (\d+)(?:\.\d+)?s: wait for that", ended.err)
                 self.assertTrue(MAX_TTL / 2 < int(left) < MAX_TTL, left)
-                self.assertIn("have a deployment declare the set first (docs/operations/sets.md)", ended.err)
+                self.assertIn("have a deployment declare the set first (`quorlock explain sets`)", ended.err)
 
     def test_no_server(self):
         for language, command in self.commands.items():

@@ -187,6 +187,38 @@ Rust, Python with and without asyncio, Node, C and C++ can do all of these, and 
 """ + "".join(f"- {row[:1].upper()}{row[1:]}.\n" for row in rows if row.strip("-"))
 
 
+# Beside findings, exit codes, errors and alerts: the pages that messages send to, by the word for them.
+EXPLAINED = {"clusters": "cluster", "deploy": "deploy", "permissions": "acl-and-tls", "sentinel": "sentinel", "servers": "servers", "sets": "sets",
+             "sizes": "sizes"}
+
+
+def unmarked(text):
+    """A page for a terminal: without comments, pictures, and where links lead."""
+    text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
+    text = re.sub(r"^!\[.*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def explained():
+    """What `quorlock explain` prints: entries that begin with a line `== NAME`."""
+    runbooks = ROOT / "docs" / "operations" / "runbooks"
+    entries = {}
+    for page in ("operations/runbooks/findings.md", "reference/errors.md"):
+        for section in re.split(r"^## ", source(f"docs/{page}"), flags=re.MULTILINE)[1:]:
+            name, _, text = section.partition("\n")
+            entries[name.strip()] = unmarked(text)
+    heads = ("of", "it means", "do", "do not")
+    for row in re.findall(r"^\| (\d+) \|(.*)\|$", source("docs/operations/runbooks/exit-codes.md"), re.MULTILINE):
+        cells = [unmarked(cell) for cell in row[1].split("|")]
+        entries[row[0]] = "\n".join(f"{head}: {cell}" for head, cell in zip(heads, cells, strict=True) if cell)
+    for alert in sorted(runbooks.glob("Quorlock*.md")):
+        entries[alert.stem] = unmarked(alert.read_text(encoding="utf-8"))
+    for word, page in EXPLAINED.items():
+        entries[word] = unmarked(source(f"docs/operations/{page}.md"))
+    return "Made from the pages by tests/docs/reference.py.\n" + "".join(f"\n== {name}\n{text}\n" for name, text in entries.items())
+
+
 MAKERS = {
     "options": options, "errors": errors, "commands": commands, "features": features,
     "c": lambda: MADE + headers.c_page(source("include/quorlock.h")),
@@ -198,6 +230,7 @@ MAKERS = {
 
 def main():
     files = {PAGES / f"{name}.md": made().rstrip() + "\n" for name, made in MAKERS.items()}
+    files[ROOT / "core/cli/src/explain.txt"] = explained()
     return put(files, "--check" in sys.argv[1:], "run tests/docs/reference.py")
 
 

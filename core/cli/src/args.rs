@@ -47,10 +47,24 @@ pub enum Command {
     Dev(Dev),
     /// Prints what a user of a node has to be permitted.
     Acl(Acl),
+    /// Explains a finding, an exit code, an error or an alert, or prints a page for operators; without a network.
+    Explain(Explain),
     /// Prints completions for a shell.
     Completions(Completions),
     /// Prints a manual page.
     Man(Manual),
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+WHAT is the id of a finding of doctor (QD30), an exit code (69), an error (LockLost), an alert \
+(QuorlockStuck), or a page: clusters, deploy, permissions, sentinel, servers, sets, sizes.
+
+Exit code: 0, 64 there is nothing of that name.")]
+pub struct Explain {
+    /// What to explain.
+    #[arg(value_name = "WHAT")]
+    pub what: String,
 }
 
 /// Of several locks the gravest code is what comes out.
@@ -132,7 +146,7 @@ pub struct Release {
 #[command(after_help = "\
 Nothing is admitted, founded or changed by it; where the set is founded, each node is asked for a vote for a lock of a name \
 that no client has, and such a lock is won and given back a few times. It takes at most --connect-timeout, \
-eight times --node-timeout, and a few seconds. Each finding has an id, which docs/operations/doctor.md explains.
+eight times --node-timeout, and a few seconds. Each finding has an id, which `quorlock explain ID` explains.
 
 Exit code: 0 locks can be won, 1 they can but something needs to be fixed, 69 they cannot. With --node: 0 that node votes, or no set \
 has founded it yet, 69 it does not.")]

@@ -11,6 +11,7 @@ mod dev;
 mod doctor;
 mod events;
 mod exit;
+mod explain;
 mod force;
 mod given;
 mod init;
@@ -44,6 +45,7 @@ fn main() {
         Command::Watch(watch) => ended(watch.json, watch::watch(&watch)),
         Command::Dev(dev) => ended(false, dev::dev(&dev)),
         Command::Acl(acl) => ended(false, acl::acl(&acl)),
+        Command::Explain(explain) => ended(false, explain::explain(&explain)),
         Command::Completions(shell) => ended(false, tool::completions(&shell)),
         Command::Man(manual) => ended(false, tool::manual(&manual)),
     });

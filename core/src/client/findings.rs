@@ -141,7 +141,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
                     "QD08",
                     format!("its record is of another set: {}", differences.join("; ")),
                     "name the nodes of one set and give all of its clients the same settings; to \
-                     change a set see docs/operations/sets.md, \"Any other change\"",
+                     change a set see `quorlock explain sets`, \"Any other change\"",
                 ));
             }
             report.differences = differences;
@@ -203,7 +203,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
              again"
                 .into(),
             "let its user publish and subscribe on the channels of the namespace \
-             (docs/reference/protocol.md, \"Permissions\"), and let it speak RESP3",
+             (`quorlock acl` prints the line), and let it speak RESP3",
         ));
     }
     report
@@ -216,7 +216,7 @@ const REFUSALS: [(&str, &str, &str); 10] = [
         "OOM",
         "QD30",
         "give it more memory (CONFIG SET maxmemory): an empty server needs more than 1 MB, and \
-         docs/operations/sizes.md says how many bytes a name takes, and for how long",
+         `quorlock explain sizes` says how many bytes a name takes, and for how long",
     ),
     (
         "MISCONF",
@@ -245,7 +245,7 @@ const REFUSALS: [(&str, &str, &str); 10] = [
         "DENIED",
         "QD35",
         "its protected mode takes clients of its own machine alone: give it a file of users whose \
-         first line is `user default off`, and a user with a password (docs/operations/deploy.md)",
+         first line is `user default off`, and a user with a password (`quorlock explain deploy`)",
     ),
     (
         "LOADING",
@@ -319,13 +319,13 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
         Stopped::Unnamed(fault) => (
             "QD24",
             &*fault.text,
-            "write the URL as docs/operations/sentinel.md has it: the master by the name that the sentinels \
+            "write the URL as `quorlock explain sentinel` has it: the master by the name that the sentinels \
              know, and their own user and password if they want those",
         ),
         Stopped::Lacks(fault) => (
             "QD03",
             &*fault.text,
-            "give its user the permissions of docs/reference/protocol.md, \"Permissions\"",
+            "give its user the permissions that `quorlock acl` prints",
         ),
         Stopped::NoVote(fault) => (
             "QD38",
@@ -364,7 +364,7 @@ fn of_kind(kind: Stranger) -> (&'static str, &'static str) {
         Stranger::Sentinel => (
             "QD17",
             "write redis+sentinel://, and the name by which the sentinels know the master \
-             (docs/operations/sentinel.md)",
+             (`quorlock explain sentinel`)",
         ),
         Stranger::Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
         Stranger::ActiveActive => (
@@ -411,7 +411,7 @@ fn crowded(looked: &Looked) -> Vec<Finding> {
             format!(
                 "it uses {share} % of its maxmemory, and takes no new lock where that is full{names}"
             ),
-            "raise its maxmemory, use fewer names, or a shorter fence_ttl (docs/operations/sizes.md)",
+            "raise its maxmemory, use fewer names, or a shorter fence_ttl (`quorlock explain sizes`)",
         );
     }
     if let Some((connected, most)) = census.clients
@@ -462,7 +462,7 @@ fn degraded(looked: &Looked, findings: &mut Vec<Finding>) {
             "QD22",
             RUNLESS,
             "let more than max_ttl pass before a server that has ended is started again; \
-             docs/operations/servers.md says which servers tell it",
+             `quorlock explain servers` says which servers tell it",
         );
     }
     if looked.placeless {
@@ -523,7 +523,7 @@ fn quarantine(looked: &Looked, restarted: bool, fails_over: bool) -> Finding {
         false => "wait; restart one node at a time, with more than max_ttl between",
         true => {
             "wait; where no lock is held any more, `init --force` ends the wait, and a lower \
-             max_ttl, the same for every client, makes the next one shorter (docs/operations/sentinel.md)"
+             max_ttl, the same for every client, makes the next one shorter (`quorlock explain sentinel`)"
         }
     };
     found(Severity::Warning, "QD10", what, remedy)
@@ -616,7 +616,7 @@ pub(super) fn other_list(clients: usize, listens: &str, not: &str) -> Finding {
              clients of this list are not kept out by its locks, or cut off from these nodes"
         ),
         "CLIENT LIST TYPE pubsub there says by name and address whose they are; give every client of a \
-         set the same list (docs/operations/sets.md)",
+         set the same list (`quorlock explain sets`)",
     )
 }
 

@@ -61,12 +61,12 @@ fn three_new_servers_say_for_how_long_they_do_not_vote_and_what_to_do() {
     let stage = Stage::like(3, &["new"]);
     let client = Client::new(&stage.nodes).unwrap();
     let error = attempt(&client, Duration::from_secs(2)).unwrap_err();
-    let words = ["a quorum may vote in", "docs/operations/sets.md"];
+    let words = ["a quorum may vote in", "explain sets"];
     assert_says(&error, ErrorKind::QuorumUnavailable, &words);
     // From one node to three is another set: what to do then.
     let one = Client::new(&stage.nodes[..1]).unwrap();
     let error = attempt(&one, Duration::ZERO).unwrap_err();
-    let words = ["Any other change", "docs/operations/sets.md"];
+    let words = ["Any other change", "explain sets"];
     assert_says(&error, ErrorKind::Misconfigured, &words);
 }
 

@@ -16,7 +16,7 @@ const PLEDGED: u64 = 0;
 pub(super) const FIRST: u64 = 1;
 /// What every refusal of a foreign record ends with.
 const REMEDY: &str = "to change a set, stop all of its clients for its max_ttl, remove the record \
-                      of every node, and declare the set anew (docs/operations/sets.md, \"Any other change\")";
+                      of every node, and declare the set anew (`quorlock explain sets`, \"Any other change\")";
 
 /// A node's record.
 #[derive(Clone, Debug, PartialEq, Eq)]

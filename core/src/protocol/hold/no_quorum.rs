@@ -195,7 +195,7 @@ impl NoQuorum {
         let what = match self.quarantine(quorum) {
             Some(left) => format!(
                 "they are new, or have restarted, and a quorum may vote in {left:?}: wait for that, \
-                 or have a deployment declare the set first (docs/operations/sets.md)"
+                 or have a deployment declare the set first (`quorlock explain sets`)"
             ),
             None => "look at the nodes".into(),
         };

@@ -204,8 +204,8 @@ GATE = [
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     # What is released: whether it can be, and this machine's packages in empty folders; all of them: `make dist-check`.
     # What others have made: checksums, sources, licences, and that the jobs which may publish build nothing.
-    Step("supply", [sys.executable, "tests/test_supply.py", "-v"], floor=11),
-    Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=12),
+    Step("supply", [sys.executable, "tests/test_supply.py", "-v"], floor=12),
+    Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=14),
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
          floor=4),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),

@@ -52,6 +52,18 @@ def rights(job):
     return {line.removesuffix(": write") for line in lines}
 
 
+class Runtimes(unittest.TestCase):
+    def test_a_release_is_tried_in_each_python_and_node_that_is_supported(self):
+        [release] = [path for path in WORKFLOWS if path.stem == "release"]
+        tried = re.findall(r'- \{ python: "(3\.\d+)", node: "(\d+)" \}', jobs(release)["runtimes"])
+        pythons, nodes = zip(*tried)
+        classifiers = tomllib.loads((ROOT / "py/pyproject.toml").read_text())["project"]["classifiers"]
+        said = [words.rpartition(" ")[2] for words in classifiers if re.search(r":: 3\.\d+$", words)]
+        self.assertEqual(said, list(pythons))
+        self.assertEqual(list(nodes), ["20", "22", "24", "26"])
+        self.assertIn("runtimes", re.search(r"needs: \[(.*)\]", jobs(release)["gather"])[1])
+
+
 class Locked(unittest.TestCase):
     def test_each_crate_has_a_checksum_and_is_of_one_registry(self):
         registry = {f"registry+{url}" for url in DENY["sources"]["allow-registry"]}

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Whether this commit can be released as that tag: `.ci/dist/releasable.py v0.1.0`. Every version is the tag's, and the changelog
-has a section of it with what changed."""
+"""Whether this commit can be released as that tag: `.ci/dist/releasable.py v0.1.0`. Every version is the tag's, the changelog
+has a section of it with what changed, and the manifests have the addresses of the project: npm refuses `--provenance` for a package that
+does not name the repository of the workflow, when the other registries have the version already."""
 
 import json
+import os
 import pathlib
 import re
 import sys
 import tomllib
+
+import addresses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -38,6 +42,16 @@ def wrong(root, tag):
         found.append(f"CHANGELOG.md has no section `## {version} (YYYY-MM-DD)` that says what changed")
     if "\n## Unreleased\n" not in changelog:
         found.append("CHANGELOG.md has no section `## Unreleased` for what comes next")
+    return found + unaddressed(root, os.environ.get("GITHUB_REPOSITORY"))
+
+
+def unaddressed(root, repository):
+    """What is wrong with the addresses; `repository`: of the workflow that publishes, as `owner/name`."""
+    found = [f".ci/dist/addresses.toml has no {name}: decide it, and run .ci/dist/addresses.py" for name in addresses.undecided(root)]
+    found += [f"{path} has other addresses than .ci/dist/addresses.toml: run .ci/dist/addresses.py" for path in addresses.differing(root)]
+    named = addresses.decided(root).get("repository")
+    if named and repository and named.lower() != f"https://github.com/{repository}".lower():
+        found.append(f"the repository is {named}, and this workflow runs in https://github.com/{repository}: npm would refuse its provenance")
     return found
 
 

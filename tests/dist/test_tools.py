@@ -1,17 +1,22 @@
 """What decides whether a commit is released, and whether it can take the place of the last release; what puts a release together."""
 
 import io
+import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".ci" / "dist")]
 
+import addresses  # noqa: E402
 import compatible  # noqa: E402
 import gather  # noqa: E402
 import materials  # noqa: E402
@@ -19,6 +24,8 @@ import releasable  # noqa: E402
 import same  # noqa: E402
 
 PLACES = ("Cargo.toml", "node/package.json", "node/cli/package.json", "include/quorlock.h")
+MANIFESTS = ("core/Cargo.toml", "core/cli/Cargo.toml", "py/pyproject.toml")
+ADDRESS = "https://github.com/somebody/quorlock"
 CHANGELOG = "# Changes\n\n## Unreleased\n\nNothing yet.\n\n## {} (2026-12-01)\n\n- It locks.\n\n## 0.0.1 (2026-01-01)\n\n- Old.\n"
 HEADER = "#define QUORLOCK_VERSION_MINOR 1\n#define QUORLOCK_ABI_VERSION 0\nenum {\n  QUORLOCK_OK = 0,\n  QUORLOCK_TIMEOUT = 3,\n};\n"
 SYMBOLS = "quorlock_lock\nquorlock_unlock\n"
@@ -27,11 +34,52 @@ SYMBOLS = "quorlock_lock\nquorlock_unlock\n"
 class Releasable(unittest.TestCase):
     def setUp(self):
         self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        for place in PLACES:
+        for place in (*PLACES, *MANIFESTS):
             (self.root / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / place, self.root / place)
         self.version = releasable.versions(ROOT)["Cargo.toml, package"]
         (self.root / "CHANGELOG.md").write_text(CHANGELOG.format(self.version))
+        self.enterContext(unittest.mock.patch.dict(os.environ))
+        os.environ.pop("GITHUB_REPOSITORY", None)
+        self.addressed(repository=ADDRESS, homepage=ADDRESS, bugs=f"{ADDRESS}/issues")
+
+    def addressed(self, fill=True, **known):
+        """The project has these addresses, and its manifests have them."""
+        place = self.root / ".ci/dist/addresses.toml"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("".join(f'{name} = "{known.get(name, "")}"\n' for name in addresses.NAMES))
+        for path, text in addresses.manifests(self.root).items() if fill else ():
+            (self.root / path).write_text(text)
+
+    def test_addresses_reach_every_manifest_and_leave_it(self):
+        of_node = [json.loads((self.root / path).read_text()) for path in addresses.NODE]
+        self.assertEqual([found["repository"]["url"] for found in of_node], [f"git+{ADDRESS}.git"] * 2)
+        self.assertEqual([found["repository"]["directory"] for found in of_node], ["node", "node/cli"])
+        cargo = tomllib.loads((self.root / "Cargo.toml").read_text())["workspace"]["package"]
+        self.assertEqual((cargo["homepage"], cargo["repository"]), (ADDRESS, ADDRESS))
+        for crate in ("core", "core/cli"):
+            package = tomllib.loads((self.root / crate / "Cargo.toml").read_text())["package"]
+            self.assertEqual((package["homepage"], package["repository"]), ({"workspace": True}, {"workspace": True}))
+        urls = tomllib.loads((self.root / "py/pyproject.toml").read_text())["project"]["urls"]
+        self.assertEqual(urls["Issues"], f"{ADDRESS}/issues")
+        self.addressed()
+        self.assertNotIn(ADDRESS, "".join((self.root / path).read_text() for path in (*PLACES, *MANIFESTS)))
+        # As they are here.
+        self.addressed(**addresses.decided(ROOT))
+        for path in addresses.manifests(self.root):
+            self.assertEqual((self.root / path).read_text(), (ROOT / path).read_text(), path)
+
+    def test_a_release_without_an_address_or_from_elsewhere_is_refused(self):
+        self.addressed(repository=ADDRESS, bugs=ADDRESS)
+        [found] = releasable.wrong(self.root, f"v{self.version}")
+        self.assertIn("has no homepage", found)
+        self.addressed(fill=False, repository=ADDRESS, homepage=ADDRESS, bugs=ADDRESS)
+        found = releasable.wrong(self.root, f"v{self.version}")
+        self.assertTrue(found and all("has other addresses" in line for line in found), found)
+        self.addressed(repository=ADDRESS, homepage=ADDRESS, bugs=ADDRESS)
+        for repository, wrong in (("somebody/quorlock", 0), ("fork/quorlock", 1)):
+            os.environ["GITHUB_REPOSITORY"] = repository
+            self.assertEqual(len(releasable.wrong(self.root, f"v{self.version}")), wrong, repository)
 
     def test_a_version_that_is_the_same_everywhere_with_its_changes(self):
         self.assertEqual(releasable.wrong(self.root, f"v{self.version}"), [])

@@ -155,7 +155,18 @@ class Dist:
         for library in place.rglob(f"libquorlock*.{ending()}*"):
             if not library.is_symlink():
                 self.stripped(library)
+        if sys.platform == "linux":
+            self.lightened(place.rglob("libquorlock.a"))
         return place
+
+    @staticmethod
+    def lightened(archives):
+        """Without the code of the compiler's own, which Rust's library brings along, and without lines of sources: a linker takes neither."""
+        root = pathlib.Path(subprocess.check_output(["rustc", "--print", "sysroot"], text=True).strip())
+        [tool] = root.glob("lib/rustlib/*/bin/rust-objcopy")
+        for archive in archives:
+            subprocess.run([tool, "--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd", archive], check=True,
+                           env={**os.environ, "LD_LIBRARY_PATH": str(root / "lib")})
 
     def stripped(self, file):
         """Without names that nobody needs at run time. The linker has done that where it was told to."""

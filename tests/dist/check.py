@@ -101,6 +101,8 @@ def here_c(files):
     """pkg-config finds it wherever it was unpacked."""
     with tempfile.TemporaryDirectory() as folder:
         [tree] = unpack(files.of_this_machine("quorlock-c-*-{}.tar.gz"), pathlib.Path(folder)).iterdir()
+        if b".llvmbc" in (tree / "lib" / "libquorlock.a").read_bytes():
+            raise AssertionError("the archive has code of the compiler's own")
         flags = run("pkg-config", "--cflags", "--libs", "quorlock", env={**os.environ, "PKG_CONFIG_PATH": f"{tree}/lib/pkgconfig"})
         run("cc", "-o", f"{folder}/lock", HERE / "lock/lock.c", *flags.split(), f"-Wl,-rpath,{tree}/lib")
         held(run(f"{folder}/lock"))

@@ -4,7 +4,7 @@
     reference.py            writes them
     reference.py --check    fails where one is not what the code says
 
-The pages of C and C++ come from their headers, those of Python and Node are the packages' own. Options come from the builders of the core and their defaults, errors from its kinds and the names that each language has for
+The pages of C and C++ come from their headers, those of Python and Node are the packages' own and, name by name, from their sources and types. Options come from the builders of the core and their defaults, errors from its kinds and the names that each language has for
 them, commands from what `quorlock help` prints.
 """
 
@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 
+import api
 import headers
 from made import put
 
@@ -225,6 +226,7 @@ MAKERS = {
     "cpp": lambda: MADE + headers.cpp_page(source("include/quorlock.hpp")),
     "python": lambda: package("Python", "py/README.md"),
     "node": lambda: package("Node", "node/README.md"),
+    "python-api": lambda: MADE + api.python(), "node-api": lambda: MADE + api.node(),
 }
 
 

@@ -182,6 +182,8 @@ GATE = [
     Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560),
     # The programs of docs/how-to/jobs.md, as two hosts at once.
     Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6),
+    # The programs of examples/, as users run them: busy orders, callers that hang up, dead lock servers, SIGTERM.
+    Step("examples", [PYTHON, "tests/examples/test_examples.py", "-v"], floor=11),
     # The tests that docs/how-to/test-your-code.md shows, as they stand there.
     Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=6),
     # The site: every block of code on every page, what pages have from the code, and how it looks when it is built.

@@ -91,8 +91,9 @@ if [ "$what" != demo ]; then
     need pkg-config pkg-config
     need promtool prometheus
     need ip iproute2
-    # Not a command, but a header: of the loop that one example runs on.
+    # Not commands, but headers: of the loops that examples run on.
     echo '#include <uv.h>' | cc -E -x c - >/dev/null 2>&1 || packages+=(libuv1-dev)
+    echo '#include <asio/version.hpp>' | c++ -E -x c++ - >/dev/null 2>&1 || packages+=(libasio-dev)
     sanitizes || runtime=missing
     for component in fmt clippy; do
         command -v cargo >/dev/null 2>&1 || break

@@ -85,10 +85,11 @@ class Setup(unittest.TestCase):
         self.assertIn("the sanitizers of clang", done.stderr)
 
     def test_a_header_that_is_missing_is_named_by_its_package(self):
-        self.stand_in("cc", "exit 1")
+        for compiler in ("cc", "c++"):
+            self.stand_in(compiler, "exit 1")
         done = self.run_it("tests/setup.sh", "test")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("apt-get install libuv1-dev\n", done.stderr)
+        self.assertIn("apt-get install libuv1-dev libasio-dev\n", done.stderr)
         self.assertEqual(self.run_it("tests/setup.sh", "demo").returncode, 0)
 
     def test_where_it_is_no_debian_too(self):

@@ -50,7 +50,8 @@ edition = "2024"
 [dependencies]
 quorlock = {{ path = "{core}" }}
 axum = "0.8"
-tokio = {{ version = "1", features = ["io-util", "macros", "net", "rt-multi-thread", "time"] }}
+# What examples/axum has besides, so that both are compiled once.
+tokio = {{ version = "1", features = ["io-util", "macros", "net", "rt-multi-thread", "signal", "sync", "time"] }}
 [workspace]
 """
 

@@ -5,6 +5,7 @@ lock servers and SIGTERM come to.
 `quorlock dev` is left out, for the servers are a stage's. Programs listen on a free port, which they print.
 """
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -121,35 +122,41 @@ class Examples(unittest.TestCase):
     def setUpClass(cls):
         cls.stage, cls.queues = (cls.enterClassContext(each) for each in (Stage(3), Stage(1, declare=False)))
         cls.locks = cls.enterClassContext(quorlock.Client(cls.stage.urls(), label="the-test"))
-
-    def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="examples", dir=TARGET)))
-        self.environment = {
-            **os.environ, "QUORLOCK_NODES": ",".join(self.stage.urls()), "BROKER": self.queues.urls()[0], "PYTHONUNBUFFERED": "1",
-            "DATABASE": str(self.folder / "orders.db"), "PORT": "0", "UVICORN_PORT": "0", "GUNICORN_CMD_ARGS": "--bind 127.0.0.1:0",
+        cls.environment = {
+            **os.environ, "QUORLOCK_NODES": ",".join(cls.stage.urls()), "BROKER": cls.queues.urls()[0], "PYTHONUNBUFFERED": "1",
+            "PORT": "0", "UVICORN_PORT": "0", "GUNICORN_CMD_ARGS": "--bind 127.0.0.1:0",
             "PATH": os.pathsep.join((str(pathlib.Path(sys.executable).parent), str(MODULES / ".bin"), os.environ["PATH"])),
             "PKG_CONFIG_PATH": str(PREFIX / "lib" / "pkgconfig"), "LD_LIBRARY_PATH": str(PREFIX / "lib"),
             "CARGO_TARGET_DIR": str(TARGET), "npm_config_update_notifier": "false"}
-
-    def copied(self):
-        """What a user has: the files, and Node's packages beside them."""
-        place = self.folder / "examples"
-        shutil.copytree(EXAMPLES, place)
-        modules = place / "node_modules"
+        # What a user has: the files, and Node's packages beside them.
+        cls.place = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="examples", dir=TARGET)), "examples")
+        shutil.copytree(EXAMPLES, cls.place)
+        modules = cls.place / "node_modules"
         modules.mkdir()
         for package in (*MODULES.iterdir(), ROOT / "node"):
             (modules / (package.name if package.parent == MODULES else "quorlock")).symlink_to(package)
-        return place
+        # Compilers take their time, while others are tested.
+        pool = cls.enterClassContext(concurrent.futures.ThreadPoolExecutor(1))
+        cls.made = {file: pool.submit(cls.makes, line.split(" && ")[:-1]) for file, line in LINES.items()}
+
+    @classmethod
+    def makes(cls, commands):
+        """Runs what a line has before its program."""
+        for command in commands:
+            done = subprocess.run(command, shell=True, cwd=cls.place, env=cls.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            if done.returncode:
+                raise AssertionError(f"{command}\n{done.stdout}{done.stderr}")
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir=self.place.parent)))
 
     def started(self, file, more="", folder=None):
-        """Runs what the table says, and what it says comes before."""
-        folder = folder or self.copied()
-        *before, last = LINES[file].split(" && ")
-        for command in before:
-            done = subprocess.run(command, shell=True, cwd=folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertTrue(last.startswith(DEV), last)
-        program = Program(f"exec {last.removeprefix(DEV)}{more}", shell=True, cwd=folder, env=self.environment)
+        """Runs what the table says."""
+        self.made[file].result()
+        command = LINES[file].split(" && ")[-1]
+        self.assertTrue(command.startswith(DEV), command)
+        program = Program(f"exec {command.removeprefix(DEV)}{more}", shell=True, cwd=folder or self.place,
+                          env={**self.environment, "DATABASE": str(self.folder / "orders.db")})
         self.addCleanup(program.close)
         return program
 
@@ -285,9 +292,8 @@ class Examples(unittest.TestCase):
         self.nothing_is_held()
 
     def test_bullmq(self):
-        folder = self.copied()
         with self.locks.lock("order:2"):
-            hosts = [self.started("bullmq.mjs", " 2", folder) for _ in range(2)]
+            hosts = [self.started("bullmq.mjs", " 2") for _ in range(2)]
             # The line of the table charges 7 and 8, on each host.
             for host in hosts:
                 host_said = [until(lambda order=order: any(f"order {order} is charged" in each.text() for each in hosts), "7, 8") for order in (7, 8)]

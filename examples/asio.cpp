@@ -57,7 +57,8 @@ awaitable<std::string> charge(std::string order, quorlock::lease lease) {
     if (found == charged.end()) {
         std::cout << "charging order " << order << ", fence " << lease.fence() << std::endl;
         // The payment provider, with the order as its idempotency key.
-        co_await asio::steady_timer(co_await asio::this_coro::executor, 300ms).async_wait(use_awaitable);
+        asio::steady_timer payment(co_await asio::this_coro::executor, 300ms);
+        co_await payment.async_wait(use_awaitable);
         // UPDATE orders SET fence = $2 WHERE id = $1 AND fence <= $2
         found = charged.try_emplace(order, lease.fence()).first;
         if (found->second > lease.fence()) co_return "409 another request has the order\n";
@@ -94,12 +95,16 @@ awaitable<void> serve(tcp::socket socket, locks &locks, std::weak_ptr<void> runn
         auto waited = co_await (locks.acquire("order:" + order) || gone(socket));
         if (waited.index() == 1) co_return;
         // What has begun goes on when its client hangs up: a payment that stops half way would be made, and not written down.
-        co_await asio::async_write(socket, asio::buffer(co_await answer(order, std::get<0>(std::move(waited)))), use_awaitable);
+        std::string text = co_await answer(order, std::get<0>(std::move(waited)));
+        co_await asio::async_write(socket, asio::buffer(text), use_awaitable);
     }
 }
 
 awaitable<void> listen(tcp::acceptor &acceptor, locks &locks, std::weak_ptr<void> running) {
-    for (;;) asio::co_spawn(acceptor.get_executor(), serve(co_await acceptor.async_accept(use_awaitable), locks, running), asio::detached);
+    for (;;) {
+        tcp::socket socket = co_await acceptor.async_accept(use_awaitable);
+        asio::co_spawn(acceptor.get_executor(), serve(std::move(socket), locks, running), asio::detached);
+    }
 }
 
 int main() {
@@ -109,7 +114,7 @@ int main() {
     tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), static_cast<unsigned short>(port ? std::atoi(port) : 3000)});
     std::cout << "tcp://127.0.0.1:" << acceptor.local_endpoint().port() << std::endl;
     // The loop ends when nobody has this any more: main has until SIGTERM, and each charge until it is over.
-    std::shared_ptr<void> running(nullptr, [&](void *) { loop.stop(); });
+    std::shared_ptr<void> running(&loop, [](void *loop) { static_cast<asio::io_context *>(loop)->stop(); });
     asio::signal_set terminate(loop, SIGTERM);
     asio::co_spawn(loop, listen(acceptor, locks, running), asio::detached);
     terminate.async_wait([&](std::error_code, int) {

@@ -167,7 +167,8 @@ pub fn escaped(text: &str) -> String {
 
 /// The words of the line of docs/reference/protocol.md that says what a user needs.
 pub fn documented_permissions() -> Vec<String> {
-    let page = std::fs::read_to_string(root().join("docs/reference/protocol.md")).expect("the page");
+    let page =
+        std::fs::read_to_string(root().join("docs/reference/protocol.md")).expect("the page");
     let line = page
         .lines()
         .find_map(|line| {

@@ -103,7 +103,8 @@ impl Drop for Over<'_> {
 /// each code that stands there is one that they give.
 #[test]
 fn the_page_has_each_error_in_its_row() {
-    let page = std::fs::read_to_string(root().join("docs/reference/protocol.md")).expect("the page");
+    let page =
+        std::fs::read_to_string(root().join("docs/reference/protocol.md")).expect("the page");
     let (_, table) = page
         .split_once("| what the server answers, or does |")
         .expect("the table");

@@ -119,7 +119,7 @@ sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
-full: ## long runs, by hand: 10,000 leases, 200,000 cycles, 150 faults of leaders, 240 failovers, peers' suites, libraries of Go and Rust on one key, the simulator's pace, seeded bugs, several locks at once, C in valgrind, everything fuzzed
+full: ## long runs, by hand: 10,000 leases, 200,000 cycles, 150 faults of leaders, 240 failovers, peers' suites, libraries of Go and Rust on one key, the simulator's pace, seeded bugs, several locks at once, C in valgrind, what has to fail, everything fuzzed
 	tests/setup.sh full
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/full.py

@@ -105,6 +105,14 @@ def valgrind():
     report("C and C++ in valgrind", done.returncode == 0, " ".join(done.stdout.split())[-300:])
 
 
+def steps():
+    """Those of `make gate` that it has no time for."""
+    os.makedirs(run.LOGS, exist_ok=True)
+    for step in run.FULL:
+        well, wrong, _ = run.run(step)
+        report(step.name, not wrong, f"{well} passed")
+
+
 def fuzz():
     words = ["--seconds", str(FUZZ_SECONDS)]
     done = subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "fuzz.py", *words], capture_output=True, text=True)
@@ -249,6 +257,7 @@ def main():
     fuzz()
     fuzz_of_the_c_abi()
     valgrind()
+    steps()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

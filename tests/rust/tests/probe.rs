@@ -420,7 +420,7 @@ fn one_that_sentinels_name_and_the_next_that_they_do() {
     let promoted = probe(of(&stage.nodes));
     let found = sole(&promoted, 0, "QD10");
     assert!(found.what.contains("promoted"), "{found:?}");
-    let ways = ["max_ttl", "init --force", "docs/operations/sentinel.md"];
+    let ways = ["max_ttl", "init --force", "explain sentinel"];
     assert!(ways.iter().all(|way| found.remedy.contains(way)));
 }
 

@@ -340,7 +340,7 @@ CONTENDED_SECONDS, CONTENDED_HOLD_MS = 3, 5
 
 def contended():
     """What the benchmark has found of eight processes and one lock: by peer the cells of its long table, by their column."""
-    section = (ROOT / "tests" / "bench" / "explanation/results.md").read_text().partition(CONTENDED)[2].partition("\n## ")[0]
+    section = (ROOT / "tests" / "bench" / "RESULTS.md").read_text().partition(CONTENDED)[2].partition("\n## ")[0]
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
     return {row[0].strip("*"): dict(zip(head, row)) for row in rows}
 

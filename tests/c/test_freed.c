@@ -128,7 +128,7 @@ struct scene {
     struct gate gate;
     char node[256];
     quorlock_client_t *client;
-    quorlock_lock_t *lock;
+    quorlock_lock_t *lock, *semaphore;
     quorlock_locks_t *locks;
     quorlock_lease_t *lease;
     quorlock_leases_t *leases;
@@ -190,7 +190,7 @@ CALL(inspect, quorlock_inspection_t *found = NULL; int32_t code = quorlock_lock_
      quorlock_inspection_free(found); return code;)
 CALL(is_locked, bool locked; return quorlock_lock_is_locked(scene->lock, &locked, NULL);)
 CALL(force_release, return quorlock_lock_force_release(scene->lock, QUORLOCK_ANY_FENCE, NULL, NULL, NULL);)
-CALL(force_release_slot, return quorlock_lock_force_release_slot(scene->lock, 0, QUORLOCK_ANY_FENCE, NULL, NULL, NULL);)
+CALL(force_release_slot, return quorlock_lock_force_release_slot(scene->semaphore, 0, QUORLOCK_ANY_FENCE, NULL, NULL, NULL);)
 CALL(wait_until_free, bool is_free; return quorlock_lock_wait_until_free(scene->lock, QUORLOCK_FOREVER, &is_free, NULL);)
 CALL(lock_all, quorlock_leases_t *leases = NULL;
      int32_t code = quorlock_lock_all(scene->locks, QUORLOCK_FOREVER, scene->cancel, &leases, NULL);
@@ -290,6 +290,7 @@ static void scene_init(struct scene *scene, const struct call *call, int64_t ttl
     quorlock_lock_options_set_owner_thread(owned, true);
     WORKS(quorlock_lock_new(scene->client, "a", 1, owned, &scene->lock, &error));
     quorlock_lock_options_free(owned);
+    WORKS(quorlock_semaphore_new(scene->client, "s", 1, 2, NULL, &scene->semaphore, &error));
     WORKS(quorlock_locks_new(scene->client, names, lens, 2, NULL, &scene->locks, &error));
     WORKS(quorlock_election_new(scene->client, "e", 1, NULL, &scene->election, &error));
     WORKS(quorlock_election_observe(scene->election, QUORLOCK_DEFAULT, &scene->observer, &error));
@@ -360,6 +361,7 @@ static void free_handles(struct scene *scene) {
     quorlock_election_free(scene->election);
     quorlock_locks_free(scene->locks);
     quorlock_lock_free(scene->lock);
+    quorlock_lock_free(scene->semaphore);
     quorlock_cancel_free(scene->cancel);
     quorlock_client_free(scene->client);
 }

@@ -131,7 +131,7 @@ TEST = [
 # The rest of what a change must pass: what looks for faults longer or elsewhere, and whether the tests find any.
 GATE = [
     Step("sim-more", ["target/release/quorlock-sim", "run", "--schedules", "80000", "--from", "20000"]),
-    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"]),
+    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "40000"]),
     # The same of C under sanitizers; in valgrind: tests/full.py.
     Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=5),
     Step("rust-drawn", [sys.executable, "tests/rust/programs.py"], floor=20_000),

@@ -117,7 +117,8 @@ def lose(packages):
     with Place(packages, 3) as place:
         place.save("hold.py", shown(page, "python", "is_held()"))
         place.save("hold.mjs", shown(page, "js", "isHeld()"))
-        for word in ("python hold.py &\nsleep 1\nquorlock release", "node hold.mjs &\nsleep 1\nquorlock release", "kill -STOP"):
+        for word in ("python hold.py &\nsleep 1\nquorlock release", "node hold.mjs &\nsleep 1\nquorlock release",
+                     "python hold.py &\nsleep 1\nkill -STOP", "node hold.mjs &\nsleep 1\nkill -STOP"):
             printed = place.type(shown(page, "sh", word))
             must(agrees("held\n…stopping\nlost: …", printed), printed)
 

@@ -305,7 +305,7 @@ pub const ALL: &[Change] = &[
     ),
     change("extend", "> A[6] - (A[8] or 1)", "> tonumber(A[6])"),
     change("extend", "> A[6] - (A[8] or 1)", ">= A[6] - (A[8] or 1)"),
-    change("extend", "(A[8] or 1)", "1"),
+    change("extend", "> A[6] - (A[8] or 1) then", "> A[6] - 1 then"),
     change("extend", "if fenced and A[3] == '3' then", "if fenced then"),
     change("extend", "'GT', A[6]", "A[6]"),
     change("extend", "  call('PEXPIRE', K[4], A[7])\n", ""),

@@ -112,7 +112,9 @@ pub(super) async fn prepare(
     match text(&tried) {
         lacking if lacking.is_empty() => {}
         key if key.starts_with('~') => return Err(no_keys(gate)),
-        command => return Err(no_command(&command)),
+        command if is_a_command(&command) => return Err(no_command(&command)),
+        // Any other text is none of the script's, and may be anything.
+        _ => return Err(replies::unexpected()),
     }
     let (subscribed, heard) = match published {
         Some(published) => subscribed(target, wire, published, resp3).await?,
@@ -199,6 +201,11 @@ pub(super) fn permitted(gate: &Gate, command: &str, reply: Resp) -> Result<Resp,
     }
 }
 
+/// Whether that may be the name of a command, as the script tells it.
+fn is_a_command(text: &str) -> bool {
+    text.len() <= 24 && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'|')
+}
+
 fn no_command(command: &str) -> Fault {
     refused(server_error::lacks(command))
 }
@@ -217,4 +224,20 @@ fn no_channels(gate: &Gate) -> Fault {
         "its user lacks the permission for the channels of the namespace: add `&{namespace}*` to \
          its ACL"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_a_command;
+
+    #[test]
+    fn what_a_server_says_in_place_of_a_command_is_not_told_as_one() {
+        for command in ["zadd", "pubsub|numsub", "zrangebyscore"] {
+            assert!(is_a_command(command), "{command}");
+        }
+        let token = "206f62ee156a262aa7ddfea03a9b0ab50fd4feed";
+        for text in [token, "hunter2", "a text", "PEXPIRE", &"a".repeat(25)] {
+            assert!(!is_a_command(text), "{text}");
+        }
+    }
 }

@@ -120,9 +120,10 @@ impl Holder {
         self.since
     }
 
-    /// The fence of its hold, also where others have asked for the lock in vain since. A lease that was passed on within its
-    /// client, or won where nodes had counted differently far, is known by its own from its next renewal on. Of readers, and of a holder that is known to no node by its
-    /// fence, the largest that a node has counted, which is never less than the holder's.
+    /// The fence of its hold, also where others have asked for the lock in vain since. A lease that was passed on within
+    /// its client, or won where nodes had counted differently far, is known by its own from its next renewal on. Of
+    /// readers, and of a holder that is known to no node by its fence, the largest that a node has counted, which is never
+    /// less than the holder's.
     pub fn fence(&self) -> Option<u64> {
         self.fence
     }

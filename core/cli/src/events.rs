@@ -163,8 +163,8 @@ impl Events {
     }
 }
 
-/// Stops this process as Ctrl-Z would if that were not caught, until it is told to go on. The
-/// kernel lets it go on where no shell would tell it so.
+/// Stops this process as Ctrl-Z would if that were not caught, until a shell lets it go on. Where
+/// there is no such shell the kernel does not stop it.
 pub fn stop_here() {
     // SAFETY: plain system calls; the handler is put back at once.
     unsafe {

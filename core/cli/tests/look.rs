@@ -206,7 +206,7 @@ fn a_semaphore_is_shown_and_taken_away_by_its_slots() {
     let text = done(&stage.nodes, &["inspect", "--slots", "3", "api"]).stdout;
     assert!(text.contains("has 2 of 3 slots held"), "{text}");
     assert!(text.contains("held, by web-2"), "{text}");
-    // Who leaves the number out is told that there is one.
+    // Without the number of slots the command says that a semaphore of that name is in use.
     let text = done(&stage.nodes, &["inspect", "api"]).stdout;
     assert!(text.contains("2 of its slots are held"), "{text}");
     assert!(text.contains("quorlock inspect --slots N api\n"), "{text}");

@@ -104,7 +104,7 @@ pub fn acquire(
                     };
                     stage = Stage::AwaitsVotes(at);
                     said = error.nodes().to_vec();
-                    // It is told at once: there may be no other time.
+                    // The next look is now: the wait may be over before another.
                     next = now();
                 }
                 Poll::Pending => {}

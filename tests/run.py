@@ -33,6 +33,8 @@ PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 TAIL_LINES = 60
 # Lines before those that tell of a failure, in the words of the runners, and how many lines after each may say why.
 TELLS = re.compile(r"FAIL|ERROR|panicked at|^error|Error: |^not ok|violation")
+# Those among them that name a test come first: a test that passes may print a panic that it has asked for.
+NAMES = re.compile(r"^(FAIL|ERROR)\b|FAILED$|\.\.\. (FAIL|ERROR)$|^\s*✖|^\s*not ok")
 REASON_LINES = 2
 TELLING_LINES = 40
 # Of those, so many once more behind the last tier.
@@ -397,9 +399,11 @@ def telling(text):
     lines = [line for line in text.splitlines() if not PASSED.match(line)]
     # What failed may stand far before the end.
     early = max(len(lines) - TAIL_LINES, 0)
+    names = [number for number in range(len(lines)) if NAMES.search(lines[number])]
     tells = [number for number in range(early) if TELLS.search(lines[number])]
-    shown = {after for number in tells for after in range(number, min(number + 1 + REASON_LINES, early))}
-    return [lines[number] for number in sorted(shown)][:TELLING_LINES] + lines[early:]
+    shown = {after: None for number in names + tells for after in range(number, min(number + 1 + REASON_LINES, len(lines)))}
+    first = list(shown)[:TELLING_LINES]
+    return [lines[number] for number in first + sorted(set(range(early, len(lines))) - set(first))]
 
 
 def show(name, passed, failed, seconds, why=""):
@@ -454,11 +458,14 @@ def self_check():
     far = telling("thread 'a' panicked at a.rs:1:2:\nwhy\nnote\n" + "other\n" * 100)
     if far != ["thread 'a' panicked at a.rs:1:2:", "why", "note"] + ["other"] * TAIL_LINES:
         wrong.append(far)
+    asked_for = telling("thread 'a' panicked at a.rs:1:2:\nwhy\n" * 30 + "FAIL: b (x.Y)\n---\nTraceback\n" + "other\n" * 100)
+    if asked_for[:2] != ["FAIL: b (x.Y)", "---"]:
+        wrong.append(asked_for)
     hanging = hangs()
     for case in wrong + missed + taken + hanging:
         print("wrong:", case)
     failed = len(wrong) + len(missed) + len(taken) + len(hanging)
-    print(f"{len(cases) + 2 + len(planted) + len(harmless) + 3 - failed} passed, {failed} failed")
+    print(f"{len(cases) + 3 + len(planted) + len(harmless) + 3 - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -195,9 +195,10 @@ time.sleep(1); print(f"ended-by-{len(n)}", flush=True)"""
     t.type(CTRL_Z)
     t.until("Stopped")
     t.prompt()
-    # The shell takes it for stopped until it has seen it go on, and does not wait for it before.
-    t.type('kill -TERM %1; while [ -n "$(jobs -s)" ]; do sleep 0.05; done; wait %1')
-    t.prompt_after(143)
+    # The shell tells how it ended, and forgets it, at some prompt behind the end.
+    t.type("kill -TERM %1; until ! kill -0 %1 2>/dev/null; do sleep 0.05; done; jobs")
+    t.until(r"Exit 143")
+    t.prompt()
 
 
 def waiting(t):

@@ -327,6 +327,9 @@ impl Inner {
                 self.refused(pair, connection, FaultKind::Foreign, &why)
             }
             Next::Refuse(Refusal::Unfounded(why)) => {
+                self.lines
+                    .iter_mut()
+                    .for_each(|line| line.unfounded(self.time));
                 self.refused(pair, connection, FaultKind::NotReady, &why)
             }
         };

@@ -219,6 +219,12 @@ impl Line {
         }
     }
 
+    /// A client may ask no node as yet, for its set is not founded: it asks again when its pause is
+    /// over.
+    pub fn unfounded(&mut self, at: Time) {
+        self.breaks(at + BACK_OFF, at);
+    }
+
     /// A connection broke; there is another by then.
     pub fn breaks(&mut self, until: Time, at: Time) {
         self.judge(at);

@@ -130,6 +130,8 @@ struct Life {
     adopters: u32,
     /// Somebody has asked for it to be taken away: its holder has yet to learn of that.
     forced: bool,
+    /// A plain command has stored it there, later than any client counts it as a vote.
+    too_late: [bool; MOST_NODES],
 }
 
 impl Life {
@@ -552,6 +554,7 @@ impl Inner {
                     taken_over: [false; MOST_NODES],
                     adopters: 0,
                     forced: false,
+                    too_late: [false; MOST_NODES],
                 };
                 self.oracle.tokens.entry(name).or_insert(fresh);
                 self.check_let_in(request, now);

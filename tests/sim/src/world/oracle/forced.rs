@@ -42,7 +42,7 @@ impl World {
         if back || inner.oracle.steps_seen {
             return;
         }
-        let names = inner.tokens_on(lock);
+        let names = inner.votes_that_count(lock);
         let on = |held: &u64| names.iter().filter(|name| *name == held).count();
         if before.0.iter().any(|held| on(held) >= inner.quorum()) {
             let what = format!("FR1 c{client} is told that a lock was taken away that stands");
@@ -54,11 +54,45 @@ impl World {
 impl Inner {
     /// Of each node the tokens that have a vote for a lock.
     fn tokens_on(&self, lock: &[u8]) -> Vec<u64> {
-        let votes = self.nodes.iter().flat_map(|node| {
-            let local = node.clock.local(self.time);
-            shared::votes_on(&node.state, lock, &companions_of(lock), local)
-        });
-        votes.map(|(value, _)| name_of(&value.0)).collect()
+        self.tokens_by_node(lock).map(|(_, name)| name).collect()
+    }
+
+    /// The same, without those that a plain command has stored too late to be votes.
+    fn votes_that_count(&self, lock: &[u8]) -> Vec<u64> {
+        let counts = |(node, name): &(usize, u64)| {
+            let life = self.oracle.tokens.get(name);
+            life.is_none_or(|life| !life.too_late[*node])
+        };
+        self.tokens_by_node(lock)
+            .filter(counts)
+            .map(|(_, name)| name)
+            .collect()
+    }
+
+    fn tokens_by_node(&self, lock: &[u8]) -> impl Iterator<Item = (usize, u64)> {
+        self.nodes
+            .iter()
+            .enumerate()
+            .flat_map(move |(number, node)| {
+                let local = node.clock.local(self.time);
+                let votes = shared::votes_on(&node.state, lock, &companions_of(lock), local);
+                votes
+                    .into_iter()
+                    .map(move |(value, _)| (number, name_of(&value.0)))
+            })
+    }
+
+    /// A plain command has stored a vote: too late to be one, where its token was asked for longer
+    /// ago than twice the time that a node has to answer, by a clock as fast as it may be.
+    pub(super) fn notes_too_late(&mut self, node: usize, request: &Request) {
+        let (now, counts) = (
+            self.time,
+            self.network.patience * 2 - self.network.patience / 5,
+        );
+        if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
+            let begun = self.clients[life.client].clock.time(life.begun);
+            life.too_late[node] = now > begun + counts;
+        }
     }
 
     /// A client sends a release: it may be of another's lease.

@@ -401,6 +401,9 @@ impl Inner {
     ) {
         self.count_native(seen);
         self.check_apart(node, request, seen);
+        if voted.stored {
+            self.notes_too_late(node, request);
+        }
         // In quarantine nobody stands in line: the trailer says so, and the vote counts for nothing.
         let quarantined = self.nodes[node].state.quarantine(seen.local).is_some();
         if voted.stored && !(counts && quarantined) {

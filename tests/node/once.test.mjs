@@ -40,9 +40,9 @@ test("the next time it runs again", async () => {
 
 test("a run that takes longer than every is not joined", async () => {
   const [first, second] = hosts;
-  await once("long", { every: 100, client: first }, async (lease) => {
-    await assert.rejects(second.lock("long", { wait: 300 }).acquire(), LockTimeoutError);
-    assert.equal(await once("long", { every: 100, client: second }, () => 1), undefined);
+  await once("long", { every: 1000, client: first }, async (lease) => {
+    await assert.rejects(second.lock("long", { wait: 1200 }).acquire(), LockTimeoutError);
+    assert.equal(await once("long", { every: 1000, client: second }, () => 1), undefined);
     assert.equal(lease.isHeld(), true);
   });
 });

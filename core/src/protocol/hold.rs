@@ -114,8 +114,8 @@ pub struct Hold {
 
 /// What a hold knows, under its lock.
 struct State {
-    /// When the token was drawn, and the [candidate](Set::candidate) then, until that is proposed.
-    drawn: (Instant, u64),
+    /// The [candidate](Set::candidate) that is the time in the token, until one is proposed.
+    drawn: u64,
     phase: Phase,
     votes: Votes,
     round: Round,
@@ -407,7 +407,7 @@ impl Hold {
             Verdict::Won if mutant!("won-beyond-cap", needed > self.last_end(), false) => None,
             Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
             Verdict::Won => {
-                let median = self.propose(&mut state, now);
+                let median = self.propose(&mut state, Means::Script, now);
                 let Votes { cast, marks, .. } = &state.votes;
                 match fence::verdict(cast, marks, needed, self.fences.block, median) {
                     Fence::Agreed(fence) => Some(fence),

@@ -15,9 +15,6 @@ use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
 
-/// Within this time from when a token was drawn what was proposed then will do.
-const SOON: Duration = Duration::from_millis(100);
-
 impl Hold {
     /// Draws a token and asks all nodes for their votes, once: the round that
     /// this is decides. `block`: how many fences are asked for; one, and one
@@ -79,7 +76,7 @@ impl Hold {
             },
             told: Told::default(),
             state: Mutex::new(State {
-                drawn: (now, candidate),
+                drawn: candidate,
                 phase: Phase::Asking,
                 votes: Votes::new(stepped, queued),
                 round: Round::default(),
@@ -139,7 +136,7 @@ impl Hold {
         }
         // Where the home has voted, the others are to store the same fence; but no
         // less than the median, for the home's clock alone bounds what it stores.
-        let proposed = self.propose(&mut state, now);
+        let proposed = self.propose(&mut state, means, now);
         let voted = state.votes.marks.iter().map(|mark| mark.stored).max();
         let voted = voted.unwrap_or(0);
         let candidate = mutant!(
@@ -205,13 +202,16 @@ impl Hold {
     /// The fence to propose, once it can be told: 0 before, and without fences.
     /// It is drawn once for each attempt, so that what is written back does not
     /// move with the time.
-    pub(super) fn propose(&self, state: &mut State, now: Instant) -> u64 {
+    pub(super) fn propose(&self, state: &mut State, means: Means, now: Instant) -> u64 {
         let round = &mut state.round;
         if round.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
-            // As the clocks are now: after a wait they tell another time.
-            let drawn = std::mem::replace(&mut state.drawn, (Instant::NEVER, 0));
+            // Plain commands are sent as soon as the token is drawn, and propose the time in it. A
+            // script may be sent after a wait, when the clocks tell another time.
+            let drawn = std::mem::take(&mut state.drawn);
             round.candidate = match drawn {
-                (then, candidate) if candidate != 0 && then + SOON >= now => candidate,
+                drawn if drawn != 0 && mutant!("stale-candidate", means == Means::Native, true) => {
+                    drawn
+                }
                 _ => self.set.candidate(self.set.median(now)),
             };
         }

@@ -24,6 +24,8 @@ ROOT = HERE.parents[1]
 SITE = ROOT / "target" / "site"
 TOOLS = ROOT / "target" / "site-tools"
 LOOK = ROOT / "target" / "site-look"
+# Where the site has what rustdoc makes.
+RUST = "reference/rust-api"
 # Without its note that it will end, which is no warning of the site.
 ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
 # Grounds of a page, light and dark, as the theme has them; and how much a text must stand out (WCAG 2, AA).
@@ -73,7 +75,8 @@ class Page(html.parser.HTMLParser):
 
 def links(site):
     """What is wrong with the links and pictures of a built site."""
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")
+             if path.name != "404.html" and "rust-api" not in path.parts}
     for path, page in pages.items():
         name = path.relative_to(site)
         yield from (f"{name}: the picture {source} has no text" for source in page.bare)
@@ -139,8 +142,17 @@ def for_models():
     return text
 
 
+def rust(site):
+    """The crate's documentation as rustdoc writes it, of that crate alone: what it has of others is found by its search, too."""
+    made = ROOT / "target" / "doc"
+    shutil.rmtree(made, ignore_errors=True)
+    subprocess.run(["cargo", "doc", "--quiet", "--package", "quorlock", "--no-deps", "--locked"], cwd=ROOT, check=True)
+    shutil.copytree(made, site / RUST)
+
+
 def finish(site):
     """What the builder leaves out. Tells what is wrong with it."""
+    rust(site)
     (site / "llms.txt").write_text(for_models())
     return list(lead_on(site))
 
@@ -191,6 +203,8 @@ def check():
     with tempfile.TemporaryDirectory() as folder:
         said, good = built("mkdocs", "build", "--strict", "--site-dir", folder)
         tell("mkdocs-material", [] if good else said.splitlines())
+        # A link in HTML is from the page's source for the one, and from its address for the other.
+        shutil.copytree(SITE / RUST, pathlib.Path(folder) / "reference" / "rust" / "rust-api")
         tell("mkdocs-material, links and texts", links(pathlib.Path(folder)))
     tell("contrast of the pictures", pictures())
     print(f"{passed} passed, {failed} failed")

@@ -4,7 +4,7 @@
     reference.py            writes them
     reference.py --check    fails where one is not what the code says
 
-The pages of C and C++ come from their headers, those of Python and Node are the packages' own and, name by name, from their sources and types. Options come from the builders of the core and their defaults, errors from its kinds and the names that each language has for
+The pages of C and C++ come from their headers, those of Rust, Python and Node are the packages' own and, name by name, from their sources and types. Options come from the builders of the core and their defaults, errors from its kinds and the names that each language has for
 them, commands from what `quorlock help` prints.
 """
 
@@ -178,6 +178,13 @@ def package(language, path):
     return MADE + source(path).replace("# quorlock\n", f"# {language}\n", 1).replace("`docs/explanation/waiting.md` of the project", "[waiting](../explanation/waiting.md)")
 
 
+def rust():
+    """The crate's README, with the way to what rustdoc makes, which the site has beside it."""
+    name_by_name = '<p><a href="rust-api/quorlock/index.html">Name by name</a>, as rustdoc shows it.</p>\n\n'
+    first, _, rest = package("Rust", "core/README.md").partition("\n\n<!-- hidden")
+    return f"{first}\n\n{name_by_name}<!-- hidden{rest}"
+
+
 def features():
     """What all languages can do: that each has a test of it stands in tests/FEATURES.md, which is not for users."""
     rows = re.findall(r"^\| ([^|]+) \|(?:[^|\n]+\|){6}$", source("tests/FEATURES.md"), re.MULTILINE)
@@ -226,6 +233,7 @@ MAKERS = {
     "cpp": lambda: MADE + headers.cpp_page(source("include/quorlock.hpp")),
     "python": lambda: package("Python", "py/README.md"),
     "node": lambda: package("Node", "node/README.md"),
+    "rust": rust,
     "python-api": lambda: MADE + api.python(), "node-api": lambda: MADE + api.node(),
 }
 

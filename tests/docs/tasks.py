@@ -117,10 +117,11 @@ def lose(packages):
     with Place(packages, 3) as place:
         place.save("hold.py", shown(page, "python", "is_held()"))
         place.save("hold.mjs", shown(page, "js", "isHeld()"))
-        for word in ("python hold.py &\nsleep 1\nquorlock release", "node hold.mjs &\nsleep 1\nquorlock release",
-                     "python hold.py &\nsleep 1\nkill -STOP", "node hold.mjs &\nsleep 1\nkill -STOP"):
-            printed = place.type(shown(page, "sh", word))
-            must(agrees("held\n…stopping\nlost: …", printed), printed)
+        for begin in ("python hold.py &\n", "node hold.mjs &\n"):
+            until = "until quorlock inspect tutorial-loss >/dev/null; do sleep 1; done\n"
+            for word in (begin + until + "quorlock release", begin + until + "sleep 1\nkill -STOP"):
+                printed = place.type(shown(page, "sh", word))
+                must(agrees("held\n…stopping\nlost: …", printed), printed)
 
 
 def fence(packages):

@@ -215,6 +215,10 @@ def interop():
     (OUT / "interop.txt").write_text(done.stdout + done.stderr)
     print(done.stdout, end="")
     report("libraries of Go and Rust on one key with us", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+    done = subprocess.run([run.PYTHON, "tests/interop/pages.py", "compiled"], cwd=ROOT, capture_output=True, text=True)
+    (OUT / "pages.txt").write_text(done.stdout + done.stderr)
+    report("programs of Go, Rust and Java and those after them on one key", done.returncode == 0,
+           (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
 def redisson():

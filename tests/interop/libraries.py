@@ -15,6 +15,7 @@ from fetch import call, once  # noqa: E402
 OUT = ROOT / "target" / "interop"
 PYTHON = OUT / "python" / "bin" / "python"
 GO = OUT / "go" / "interop"
+JAVA = OUT / "redisson" / "lib"
 RUST = ROOT / "target" / "interop" / "rust" / "release" / "quorlock-interop"
 
 
@@ -49,12 +50,17 @@ def rust():
          "--target-dir", RUST.parents[1])
 
 
+def java():
+    """Redisson from Maven Central, and Java's side of tests/interop/redisson."""
+    call("mvn", "--batch-mode", "--quiet", "--file", HERE / "redisson" / "pom.xml", "compile", "dependency:copy-dependencies")
+
+
 def get(groups):
     """Gets what the groups need; returns for each that could not be had why not."""
     failed = {}
     for group in groups:
         try:
-            {"python": python, "node": node, "go": go, "rust": rust}[group]()
+            {"python": python, "node": node, "go": go, "rust": rust, "java": java}[group]()
         except (RuntimeError, OSError) as error:
             failed[group] = str(error)
     return failed

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The programs of docs/migrate, the one before and the one after, on one key at once: pages.py [here|registry|NAME...]
+"""The programs of docs/migrate, the one before and the one after, on one key at once: pages.py [here|registry|compiled|NAME...]
 
 Each program is run as its page shows it, with the servers of a stage in place of example addresses. First alone; then one of them holds the lock until the
 other has asked for it, and that one may come in only behind it; both ways round. `here`: pairs whose library the tests have in any case, so that no
-registry is needed; `registry`: those of which `libraries.py` gets the library. Of redsync, rslock, Redisson and aioredlock a page shows what is no whole program, or what
-does not run here: their locks are in the matrix beside this, but for aioredlock.
+registry is needed; `registry`: those of which `libraries.py` gets the library; `compiled`: those of Go, Rust and Java. aioredlock does not run here.
 """
 
 import contextlib
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -26,17 +26,18 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "docs")]
 
 import libraries  # noqa: E402
 from blocks import blocks  # noqa: E402
+from fetch import call  # noqa: E402
 from stage import Stage, ensure_server  # noqa: E402
 
 VENV = ROOT / ".venv" / "bin" / "python"
 SECONDS = 60
 # What a program that was refused, or should have been, is given to come in all the same.
 MOMENT = 0.3
-CHARGED = re.compile(r'^( *)(?:print|console\.log)\("charged"\);?$', re.M)
+CHARGED = re.compile(r'^([ \t]*)(?:print|println!|console\.log|fmt\.Println|System\.out\.println)\("charged"\);?$', re.M)
 # What a lock that is not renewed is held for on the pages, and what it takes on a busy machine.
-SHORT, LONG = re.compile(r"\b5_?000\b"), "30000"
+SHORT = {r"\b5_?000\b": "30000", r"from_secs\(10\)": "from_secs(30)", r"\b8\*time\.Second": "30*time.Second"}
 KEY = b"orders:42"
-EXAMPLE = re.compile(r"redis://10\.0\.0\.([1239])\b")
+EXAMPLE = re.compile(r"(redis://)?10\.0\.0\.([1239])\b(?::6379)?")
 INSIDE = {
     "python": ("turn.py", """import os, pathlib, sys, time
 
@@ -57,6 +58,59 @@ export async function inside() {
 }
 """, 'await (await import("./turn.mjs")).inside(); '),
 }
+# The same in a language that is compiled: what stands behind the program, and the call of it.
+BEHIND = {
+    "go": ("""
+func turn(word string) {
+	turns, err := os.OpenFile("turns", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer turns.Close()
+	fmt.Fprintln(turns, word, os.Getenv("WHO"))
+}
+
+func inside() {
+	turn("in")
+	for _, err := os.Stat("go"); err != nil; _, err = os.Stat("go") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	turn("out")
+}
+""", "inside(); "),
+    "rust": ("""
+fn inside() {
+    let turn = |word: &str| {
+        let mut turns = std::fs::OpenOptions::new().create(true).append(true).open("turns").unwrap();
+        std::io::Write::write_all(&mut turns, format!("{word} {}\\n", std::env::var("WHO").unwrap()).as_bytes()).unwrap();
+    };
+    turn("in");
+    while !std::path::Path::new("go").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    turn("out");
+}
+""", "inside(); "),
+    "java": ("""
+class Turn {
+    static void say(String word) {
+        try (var turns = new java.io.FileWriter("turns", true)) {
+            turns.write(word + " " + System.getenv("WHO") + "\\n");
+        } catch (java.io.IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+    }
+
+    static void inside() {
+        say("in");
+        while (!new java.io.File("go").exists()) {
+            java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
+        }
+        say("out");
+    }
+}
+""", "Turn.inside(); "),
+}
 
 
 @dataclass(frozen=True)
@@ -70,18 +124,27 @@ class Pair:
     servers: int
     # The folder of the library in target/interop/node, where that is not its name.
     package: str = ""
-    registry: bool = True
+    kind: str = "registry"
+    # The language of the program after, where that is another.
+    other: str = ""
+
+    def language_of(self, name):
+        return self.other if self.other and name == "new" else self.language
 
 
 PAIRS = [
-    Pair("redis-py", "redis-py.md", "python", "r.lock(", "raw=True", 1, registry=False),
-    Pair("redlock-5", "node-redlock.md", "js", "redlock.using(", "raw: true", 3, registry=False),
+    Pair("redis-py", "redis-py.md", "python", "r.lock(", "raw=True", 1, kind="here"),
+    Pair("redlock-5", "node-redlock.md", "js", "redlock.using(", "raw: true", 3, kind="here"),
     Pair("redlock-4", "node-redlock.md", "js", "redlock.lock(", "raw: true", 3, package="redlock4"),
     Pair("redis-semaphore", "redis-semaphore.md", "js", "new RedlockMutex(", "raw: true", 3),
     Pair("python-redis-lock", "python-redis-lock.md", "python", "redis_lock.Lock(", "raw=True", 1),
     Pair("redlock-py", "redlock-py.md", "python", "dlm = Redlock(", 'lock("orders:42")', 3),
     Pair("pottery", "redlock-py.md", "python", "from pottery", '"redlock:orders:42", raw=True', 3),
+    Pair("redsync", "redsync.md", "go", "redsync.New(", "raw=True", 3, kind="compiled", other="python"),
+    Pair("rslock", "rslock.md", "rust", "rslock::LockManager", "raw(true)", 3, kind="compiled"),
+    Pair("redisson", "redisson.md", "java", "redisson.getLock(", 'layout="redisson"', 1, kind="compiled", other="python"),
 ]
+GROUPS = {"python": "python", "js": "node", "java": "java"}
 
 
 class Wrong(Exception):
@@ -135,18 +198,15 @@ class Place:
 
     def __init__(self, pair, folder, urls):
         self.pair, self.folder, self.urls = pair, folder, urls
-        self.programs = {"old": shown(pair.page, pair.language, pair.old), "new": shown(pair.page, pair.language, pair.new)}
-        file, text, call = INSIDE[pair.language]
-        (folder / file).write_text(text)
-        for name, program in self.programs.items():
-            program, found = CHARGED.subn(lambda line: f"{line[1]}{call}{line[0].strip()}", program)
-            if not found:
-                raise Wrong(f"the {name} program does not say where it has the lock: \"charged\"")
-            (folder / self.file(name)).write_text(EXAMPLE.sub(lambda at: urls[(int(at[1]) - 1) % len(urls)], SHORT.sub(LONG, program)))
+        for name, word in (("old", pair.old), ("new", pair.new)):
+            self.write(name, shown(pair.page, pair.language_of(name), word))
+        for name in ("old", "new"):
+            if pair.language_of(name) in BEHIND:
+                self.compile(name)
         if pair.language == "js":
             modules = folder / "node_modules"
             modules.mkdir()
-            theirs = libraries.OUT / "node" / "node_modules" if pair.registry else ROOT / "tests" / "node" / "node_modules"
+            theirs = libraries.OUT / "node" / "node_modules" if pair.kind == "registry" else ROOT / "tests" / "node" / "node_modules"
             for package in theirs.iterdir():
                 (modules / package.name).symlink_to(package)
             if pair.package:
@@ -155,14 +215,59 @@ class Place:
             (modules / "quorlock").unlink(missing_ok=True)
             (modules / "quorlock").symlink_to(ROOT / "node")
 
+    def write(self, name, program):
+        """Writes a program of the page, which says when it is inside, and stays there until it may go."""
+        language, behind = self.pair.language_of(name), ""
+        if language in INSIDE:
+            file, text, call_it = INSIDE[language]
+            (self.folder / file).write_text(text)
+        else:
+            behind, call_it = BEHIND[language]
+        program, found = CHARGED.subn(lambda line: f"{line[1]}{call_it}{line[0].strip()}", program)
+        if not found:
+            raise Wrong(f"the {name} program does not say where it has the lock: \"charged\"")
+        if language == "go":
+            program = program.replace('\t"log"\n', '\t"log"\n\t"os"\n', 1)
+        for short, long in SHORT.items():
+            program = re.sub(short, long, program)
+        (self.folder / self.file(name)).write_text(EXAMPLE.sub(self.node, program) + behind)
+
+    def node(self, found):
+        url = self.urls[(int(found[2]) - 1) % len(self.urls)]
+        return url if found[1] else urllib.parse.urlsplit(url).netloc
+
     def file(self, name):
-        return f"{name}.py" if self.pair.language == "python" else f"{name}.mjs"
+        return {"python": f"{name}.py", "js": f"{name}.mjs", "go": "main.go", "rust": f"{name}.rs", "java": "Charge.java"}[self.pair.language_of(name)]
+
+    def compile(self, name):
+        """Makes the program that `start` starts, with the pins of the matrix."""
+        language = self.pair.language_of(name)
+        try:
+            if language == "go":
+                for file in ("go.mod", "go.sum"):
+                    shutil.copy(HERE / "go" / file, self.folder)
+                call("go", "build", "-mod=readonly", "-o", name, ".", cwd=self.folder)
+            elif language == "rust":
+                # As deep as the folder of that Cargo.toml, which names the core by a path.
+                package, made = libraries.OUT / "rust-pages", libraries.RUST.parents[1]
+                (package / "src" / "bin").mkdir(parents=True, exist_ok=True)
+                for file in ("Cargo.toml", "Cargo.lock"):
+                    shutil.copy(HERE / "rust" / file, package)
+                shutil.copy(self.folder / f"{name}.rs", package / "src" / "bin")
+                call(os.environ.get("CARGO", "cargo"), "build", "--locked", "--quiet", "--bin", name, "--manifest-path", package / "Cargo.toml",
+                     "--target-dir", made)
+                shutil.copy(made / "debug" / name, self.folder)
+            else:
+                call("javac", "-cp", f"{libraries.JAVA}/*", "-d", self.folder, self.folder / "Charge.java")
+        except RuntimeError as error:
+            raise Wrong(f"the {name} program does not compile\n{error}") from error
 
     def start(self, name):
-        python = libraries.PYTHON if self.pair.registry and name == "old" else VENV
-        command = [python, self.file(name), name] if self.pair.language == "python" else ["node", "--no-warnings", self.file(name), name]
-        return subprocess.Popen(command, cwd=self.folder, env={**os.environ, "QUORLOCK_NODES": ",".join(self.urls)}, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        python = libraries.PYTHON if self.pair.kind == "registry" and name == "old" else VENV
+        command = {"python": [python, self.file(name), name], "js": ["node", "--no-warnings", self.file(name), name],
+                   "java": ["java", "-cp", f".:{libraries.JAVA}/*", "Charge"]}.get(self.pair.language_of(name), [self.folder / name])
+        return subprocess.Popen(command, cwd=self.folder, env={**os.environ, "QUORLOCK_NODES": ",".join(self.urls), "WHO": name},
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def ends(self, name, process):
         printed = process.communicate(timeout=SECONDS)[0]
@@ -243,12 +348,12 @@ def run(pair, stage):
 
 def main():
     words = set(sys.argv[1:])
-    kinds = {pair.name: "registry" if pair.registry else "here" for pair in PAIRS}
+    kinds = {pair.name: pair.kind for pair in PAIRS}
     if unknown := words - {*kinds, *kinds.values()}:
-        sys.exit(f"no {unknown}; there are here, registry, {', '.join(kinds)}")
+        sys.exit(f"no {unknown}; there are here, registry, compiled, {', '.join(kinds)}")
     chosen = [pair for pair in PAIRS if not words or words & {pair.name, kinds[pair.name]}]
     ensure_server()
-    missing = libraries.get(dict.fromkeys({"python": "python", "js": "node"}[pair.language] for pair in chosen if pair.registry))
+    missing = libraries.get(dict.fromkeys(GROUPS[pair.language] for pair in chosen if pair.kind != "here" and pair.language in GROUPS))
     for group, why in missing.items():
         print(f"FAIL the libraries of {group} cannot be had: {why}")
     with Stage(1) as one, Stage(3) as three:

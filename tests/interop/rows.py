@@ -77,7 +77,7 @@ ROWS = [
     Row("pottery `Redlock`", "python", "pottery", "pottery", prefix="redlock:", note=MAJORITY),
     Row("pottery `AIORedlock`", "python", "pottery-asyncio", "pottery", prefix="redlock:"),
     Row("python-redis-lock", "python", "python-redis-lock", "python-redis-lock", prefix="lock:", nodes=1, poll="ttl",
-        note="Whoever waits in it is woken by a list of its own; after a release of Quorlock it looks again when its `expire` is over."),
+        note="A list of its own wakes its waiters; after a release of Quorlock they look again when `expire` is over."),
     Row("redlock 4", "node", "redlock4", "redlock4", poll=0.3),
     Row("redlock 5", "node", "redlock5", "redlock5", poll=0.3, note=STALLS),
     Row("@sesamecare-oss/redlock", "node", "sesamecare", "@sesamecare-oss/redlock", poll=0.3, note=STALLS),

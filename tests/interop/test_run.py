@@ -55,7 +55,7 @@ print("charged")
 
 class Pages(unittest.TestCase):
     def test_programs_that_lock_nothing_are_found_inside_together(self):
-        pair = pages.Pair("careless", "", "python", "", "", 1, registry=False)
+        pair = pages.Pair("careless", "", "python", "", "", 1, kind="here")
         with Stage(1) as stage, unittest.mock.patch.object(pages, "shown", lambda *_: CARELESS), contextlib.redirect_stdout(io.StringIO()) as said:
             self.assertEqual(pages.run(pair, stage), 2)
         self.assertIn("inside in this order: in old, in new, ", said.getvalue())

@@ -4,7 +4,8 @@
 // To port a program: `new Mutex(redis, key, { lockTimeout, acquireTimeout })` is `client.lock(key, { ttl, wait })`, and
 // `new Semaphore(redis, key, limit, …)` is `client.semaphore(key, limit, …)`. What
 // `acquire` resolves to is the lease; it is renewed without being asked, `lease.signal` and the client's event `lost` stand
-// for `onLockLost`, and `lease.isHeld()` for `isAcquired`.
+// for `onLockLost`, and `lease.isHeld()` for `isAcquired`; `lease.export()` and `client.adopt(text)` stand for an `identifier`
+// that is `acquiredExternally`.
 
 const { clientOf, quorlock } = require("./nodes.cjs");
 

@@ -2,8 +2,9 @@
 
 To port a program: `Lock(conn, name, expire=s)` is `client.lock(name, ttl=s, renew=False)`; with `auto_renewal=True`, or
 without `expire`, leave both options out. The lease that `acquire` returns has a token of its own for each hold, so there
-is no `id` to give, and release and extension go by the lease. `reset()` is `force_release()`, and for `get_owner_id()` there
-is `holder()`, which tells the label of the holder's client.
+is no `id` to give, and release and extension go by the lease; another process goes on with it by `lease.export()` and
+`client.adopt(text)`. `reset()` is `force_release()`, and for `get_owner_id()` there is `holder()`, which tells the label of
+the holder's client.
 """
 
 import logging

@@ -21,7 +21,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 const LOOP_TTL: Duration = Duration::from_secs(10);
 const STAY: Duration = Duration::from_millis(1);
 /// What this was built with.
-const LOCKED: &str = include_str!("../../../../Cargo.lock");
+const LOCKED: &str = include_str!("../Cargo.lock");
 
 type Answer = Result<String, Box<dyn Error>>;
 

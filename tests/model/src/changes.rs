@@ -716,8 +716,10 @@ pub const ALL: &[Change] = &[
     change("adopt", "m[2] ~= A[5]", "m[2] and m[2] ~= A[5]"),
     change("adopt", " or not form and value", ""),
     change("adopt", "'=' and stands and whose", "'=' and whose"),
-    change("adopt", "theirs ~= banned and ", ""),
-    change("adopt", " and theirs ~= mine", ""),
+    change("adopt", " or theirs ~= banned", ""),
+    change("adopt", "theirs ~= mine and ", ""),
+    change("adopt", "dead or ", ""),
+    change("adopt", "now <= tonumber(dead)", "now < tonumber(dead)"),
     change("adopt", "if quarantine then", "if quarantine and form then"),
     change(
         "adopt",
@@ -917,7 +919,7 @@ pub const STRANGERS: &[Change] = &[
     change("share_extend", "and token or nil", "and token or of"),
     change("release", "and token or nil", "and token or of"),
     change("adopt", "and token or nil", "and token or of"),
-    change("adopt", "theirs ~= banned and", "false and"),
+    change("adopt", "theirs ~= banned", "false"),
     change(
         "extend",
         "'=' and stands and lease(whose) == mine",

@@ -94,6 +94,10 @@ impl MemoryNode {
         if mutant!("bans-by-any-text", !old.is_ours(), false) {
             return Reply::NotMine;
         }
+        // What stands there behind a ban is no vote of the lease: a plain command, which knows no bans,
+        // has come late.
+        let dead = self.bans.hold(&request.keys, old, found.now);
+        let dead = mutant!("adopts-a-late-vote", dead, false);
         if mutant!("exported-lease-comes-back", true, false) {
             self.bans.add(&request.keys, old, found.now, *ban);
         }
@@ -106,7 +110,7 @@ impl MemoryNode {
         }
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));
-        let stands = found.own || holder.is_some_and(|holder| old.proves(holder));
+        let stands = found.own || !dead && holder.is_some_and(|holder| old.proves(holder));
         let stands = mutant!("adopt-without-old", stands, stands || found.free);
         match mutant!("adopt-from-anybody", stands, true) {
             true => self.confirm_own(request, found, asked),

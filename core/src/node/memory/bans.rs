@@ -47,13 +47,18 @@ impl Bans {
 
     /// Whether the request's value is banned.
     pub(super) fn has(&self, request: &Request, now: Instant) -> bool {
+        self.hold(&request.keys, &request.value, now)
+    }
+
+    /// Whether that value is.
+    pub(super) fn hold(&self, keys: &Keys, value: &Value, now: Instant) -> bool {
         // A node seldom has any.
         if self.0.is_empty() {
             return false;
         }
-        let banned = self.0.get(&request.keys.companions.bans());
+        let banned = self.0.get(&keys.companions.bans());
         let banned = banned.filter(|banned| banned.lives(now));
-        let until = banned.and_then(|banned| banned.values.get(request.value.identity()));
+        let until = banned.and_then(|banned| banned.values.get(value.identity()));
         until.is_some_and(|until| MemoryNode::time(now) <= *until)
     }
 

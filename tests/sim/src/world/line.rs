@@ -273,10 +273,21 @@ impl Line {
         let calm = from.filter(|_| self.holders.is_empty() && self.bounds.healthy)?;
         let waiting = self.waiting.values().filter(|w| !w.mute);
         let waited_for = waiting.map(|w| w.since).min()?;
-        let free = self.free_on(self.free_from.len() / 2 + 1);
+        let mut free = self.free_on(self.free_from.len() / 2 + 1);
+        if !self.tells(free) {
+            // Each node ends such votes by its own clock, and none is won before the home has.
+            let ends = self.free_from.iter().filter(|end| **end != Time::MAX);
+            free = ends.max().map_or(free, |last| free.max(*last));
+        }
         let since = calm.max(waited_for).max(self.left).max(self.settled);
         let since = since.max(free);
         (since < at && self.odd(since) == 0).then_some(since)
+    }
+
+    /// Whether somebody is told that the lock is free from then on: nobody is told of votes that end by
+    /// themselves, as those of a lease that was exported and that nobody adopts.
+    fn tells(&self, free: Time) -> bool {
+        free <= self.left + STILL_TRIPS * self.bounds.trip
     }
 
     /// From when a quorum votes for whoever asks.
@@ -322,10 +333,9 @@ impl Line {
     fn judge_still(&mut self, at: Time) {
         let ms = |time: Time| time as f64 / MS as f64;
         if let Some(since) = self.still_since(at) {
-            // Nobody is told of votes that end by themselves, as those of a lease that was exported and
-            // that nobody adopts: the next poll finds it out.
+            // What nobody is told of the next poll finds out.
             let free = self.free_on(self.free_from.len() / 2 + 1);
-            let told = since > free || free <= self.left + STILL_TRIPS * self.bounds.trip;
+            let told = since > free || self.tells(free);
             let least = match self.calm {
                 // Nodes count whole milliseconds, and a waiter that has the home's vote asks those that refused again 1.3 ms
                 // later at the latest, however near they are.

@@ -100,10 +100,11 @@ struct Life {
     dead_since: Option<Time>,
     /// When its first request was sent, by its client's clock.
     begun: Instant,
-    /// When a node first voted for it.
+    /// When a node first voted for it, and which.
     first_vote: Time,
-    /// A vote was found to be lost before its fence was written back, so that the
-    /// token may have been asked for anew.
+    first_voter: usize,
+    /// A vote was found to be lost, before its fence was written back or where its answer was lost, so
+    /// that the token may have been asked for anew.
     denied: bool,
     /// Until when each node has confirmed to hold it, by the client's clock.
     ends: [Instant; MOST_NODES],
@@ -542,6 +543,7 @@ impl Inner {
                     dead_since: None,
                     begun: now,
                     first_vote: Time::MAX,
+                    first_voter: 0,
                     denied: false,
                     ends: [Instant::NEVER; MOST_NODES],
                     watch: None,
@@ -688,7 +690,9 @@ impl Inner {
     pub(super) fn granted(&mut self, node: usize, request: &Request, local: Instant, time: Time) {
         self.nodes[node].counts[place_of(&request.keys)] = true;
         if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
-            life.first_vote = life.first_vote.min(time);
+            if time < life.first_vote {
+                (life.first_vote, life.first_voter) = (time, node);
+            }
             life.at_home |= matches!(request.op, Op::Acquire { home: true, .. });
         }
         // The key's end is a moment to aim at.
@@ -713,6 +717,9 @@ impl Inner {
         let drift = self.clients[life.client].drift;
         let confirm = matches!(open.request.op, Op::Confirm { .. });
         life.denied |= confirm && matches!(reply, Reply::NotMine | Reply::Banned);
+        let voter = self.pairs[life.client * self.nodes.len() + node].node;
+        let voted = life.first_vote != Time::MAX && life.first_voter == voter;
+        life.denied |= voted && matches!(reply, Reply::Refused { .. } | Reply::Taken);
         let end = &mut life.ends[open.ticket.node];
         match (open.request.op, reply) {
             (Op::Acquire { ttl, .. }, Reply::Granted { lasts, .. }) => {

@@ -106,3 +106,13 @@ fn what_was_taken_over_is_not_stored_anew() {
         ask(&mut node, Op::Release, name, 52);
     }
 }
+
+#[test]
+fn what_a_plain_command_stores_behind_the_ban_is_no_vote() {
+    let mut node = MemoryNode::default();
+    assert_eq!(adopt(&mut node, "b", "a", 1), Reply::NotMine);
+    node.meddle(b"k", Some((Form::Quiet(value("a")), Instant::FAR)));
+    assert_eq!(adopt(&mut node, "c", "a", 2), Reply::NotMine);
+    // The ban of whoever came last lives for 50 ms.
+    assert!(granted(&adopt(&mut node, "c", "a", 53)));
+}

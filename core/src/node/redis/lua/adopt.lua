@@ -17,6 +17,9 @@ if not value then value = call('GET', K[1]) end
 -- A text may say anything. What names no token of ours proves nothing, and bans nothing.
 local bans, banned, ban = K[2], lease(A[4]), A[3]
 if not banned then return {2, time[1], time[2]} end
+-- What stands there behind a ban is no vote of the lease: a plain command, which knows no bans, has come late.
+local dead = call('ZSCORE', bans, banned)
+dead = dead and now <= tonumber(dead)
 -- Also where it has no vote: an extension that its client sent before may come yet, and would store it anew.
 --- ban.lua
 local forced = call('ZSCORE', bans, mine)
@@ -24,7 +27,7 @@ if forced and now <= tonumber(forced) then return {2, time[1], time[2]} end
 -- In its form: a key of readers, or one that is reserved or kept, holds no lease, whatever text is said to be its value.
 local holder = form == '=' and stands and whose or not form and value
 local theirs = holder and lease(holder)
-if theirs ~= banned and theirs ~= mine then return {2, time[1], time[2]} end
+if theirs ~= mine and (dead or theirs ~= banned) then return {2, time[1], time[2]} end
 if quarantine then return {3, call('PTTL', K[6]), time[1], time[2]} end
 local rest = tonumber(A[2])
 if form then

@@ -137,9 +137,10 @@ impl Inner {
         let end = watch.end();
         let c = watch.client;
         // It counts from the attempt that won: not before the first request, and not
-        // behind the first vote, but for one that was lost and is no part of it.
+        // behind the first vote, but for one that was lost, or came over a connection given up.
         let first = self.clients[c].now(life.first_vote) + Duration::from_micros(1);
-        let counted = life.begun <= begun && (begun <= first || life.denied);
+        let counted =
+            life.begun <= begun && (begun <= first || life.denied || life.late[life.first_voter]);
         let seen = self.oracle.steps_seen;
         if end + Duration::from_micros(1) < ends[quorum - 1].min(cap) && !seen {
             self.violated(format!("S4 c{c}'s lease ends before its votes do"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quorlock::defaults;
-use quorlock::sim::{Op, Subscriber, Value};
+use quorlock::sim::{Leaving, Op, Subscriber, Value};
 
 use crate::world::bytes::{Sent, Wire, names_waiter_alone};
 use crate::world::events::Event;
@@ -256,7 +256,9 @@ impl Inner {
             return;
         };
         let (value, client) = (open.request.value.clone(), self.pairs[pair].client);
-        if value.0.is_empty() {
+        // Who takes a lease away undoes nothing of its own: the holder may ask for it yet.
+        let forced = matches!(open.request.leaving, Leaving::Forced(_));
+        if value.0.is_empty() || forced {
             return;
         }
         let Some(bytes) = &self.bytes else { return };

@@ -172,14 +172,16 @@ impl Inner {
     }
 
     /// Whether nothing ever held up what passes between a client and its node: else
-    /// the client takes the node's clock to be behind by as much.
+    /// the client takes the node's clock to be behind by as much. A long way does: what a node says of
+    /// its time while a connection is set up comes behind much else, in pieces.
     fn is_swift(&self, pair: usize) -> bool {
         let p = &self.pairs[pair];
         let (node, client) = (&self.nodes[p.node], &self.clients[p.client]);
         let apart = node.clock.rate != client.clock.rate;
         let clocks = self.oracle.steps_seen || self.oracle.led_astray || apart;
         let harmless = self.bytes.as_ref().is_some_and(|bytes| bytes.harmless);
-        !clocks && harmless && self.faults == 0
+        let near = 8 * self.network.base < self.network.patience;
+        !clocks && harmless && near && self.faults == 0
     }
 
     /// Sends the node's words on their way.

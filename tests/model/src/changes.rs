@@ -719,7 +719,6 @@ pub const ALL: &[Change] = &[
     change("adopt", " or theirs ~= banned", ""),
     change("adopt", "theirs ~= mine and ", ""),
     change("adopt", "dead or ", ""),
-    change("adopt", "now <= tonumber(dead)", "now < tonumber(dead)"),
     change("adopt", "if quarantine then", "if quarantine and form then"),
     change(
         "adopt",

@@ -99,6 +99,8 @@ CHECK = [
     Step("features", [sys.executable, "tests/features.py"], floor=3),
     scenarios("rust"),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
+    # The lists of options in each language are those of core/options.toml.
+    Step("options", [sys.executable, "tests/options/definition.py"], floor=55),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
 ]

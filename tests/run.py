@@ -123,6 +123,8 @@ TEST = [
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py", "--pythonpath", PYTHON]),
+    # What both say of calls that are right, and of calls that are wrong.
+    Step("typed", [PYTHON, "tests/python/typed/test_typed.py"], floor=2),
     # The stub of the compiled module says what is in it, and no more.
     Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
     Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=13),

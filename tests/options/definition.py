@@ -2,7 +2,8 @@
 """The options of Quorlock: reads core/options.toml, where each is defined once, and compares the lists of the languages with it.
 
     definition.py            tells each list that differs, and ends with `N passed, M failed`
-    definition.py --write    writes options.json, by which tests in Node know what each option takes and where it may be given
+    definition.py --write    writes what is made from it: options.json, by which tests in Node know what each option takes and where it may be
+                             given, and the types of Python's options
 
 What an option has there:
 
@@ -26,7 +27,6 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEFINITION = ROOT / "core" / "options.toml"
-MADE = ROOT / "tests" / "options" / "options.json"
 LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
@@ -46,8 +46,7 @@ def spelled(name, option, language, place):
 
 def wanted(options, language, place):
     """The options that may be given in that place of that language."""
-    return {spelled(name, option, language, place) for name, option in options.items()
-            if place in option["in"] and language in option.get("only", {}).get(place, LANGUAGES)}
+    return {spelled(name, options[name], language, place) for name in wanted_names(options, language, place)}
 
 
 def everywhere(place):
@@ -60,6 +59,49 @@ def for_node():
     options = {name: {"takes": option["takes"], "in": [place for place in option["in"] if place not in option.get("only", {})]}
                for name, option in read().items()}
     return json.dumps(options, indent=2) + "\n"
+
+
+# What a checker of types sees of an option in Python, by what it takes. A word has its own.
+PYTHON = {"time": "Seconds", "limit": "float | None", "flag": "bool", "count": "int", "slots": "int", "fraction": "float", "text": "str",
+          "name": "Name | None", "urls": "str | Iterable[str] | None", "pem": "str | os.PathLike[str] | None"}
+
+def python_type(name, option):
+    if option["takes"] != "word":
+        return PYTHON[option["takes"]]
+    # What is on or off may be said by a flag, too.
+    return f"Literal[{', '.join(map(json.dumps, option['words']))}]" + (" | bool" if {"on", "off"} <= set(option["words"]) else "")
+
+
+def for_python():
+    """The options of the callables that take them by `**`."""
+    options = read()
+    text = '"""The options of what takes them by `**`, for checkers of types. Made from core/options.toml by tests/options/definition.py."""\n\n'
+    text += "import os\nfrom collections.abc import Callable, Iterable\nfrom typing import TYPE_CHECKING, Any, Literal, TypedDict\n\n"
+    text += "from ._options import Name, Seconds\n\nif TYPE_CHECKING:\n    from . import aio, sync\n"
+
+    def block(name, base, fields):
+        body = "".join(f"    {field}: {kind}\n" for field, kind in fields) or "    pass\n"
+        return f"\n\nclass {name}({base}, total=False):\n{body}"
+
+    def of(place):
+        return [(spelled(name, option, "python", place), python_type(name, option)) for name, option in options.items()
+                if name in wanted_names(options, "python", place)]
+
+    text += block("SemaphoreOptions", "TypedDict", [one for one in of("semaphore") if one[0] != "slots"])
+    text += block("RWLockOptions", "TypedDict", of("rwlock"))
+    text += block("SeveralOptions", "TypedDict", of("several"))
+    where = [one for one in of("scope") if one[0] not in dict(of("lock"))]
+    text += block("WhereOptions", "TypedDict", [("client", '"sync.Client | aio.Client | None"'), *where])
+    text += block("ScopeOptions", "WhereOptions", [
+        ("key", "Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None"), *(one for one in of("scope") if one not in where)])
+    text += block("ScopeOfSlotsOptions", "WhereOptions", [one for one in of("semaphore") if one[0] != "slots"])
+    text += block("OnceOptions", "WhereOptions", [
+        ("key", "Name | Callable[..., Name] | None"), *(one for one in of("once") if one[0] != "every")])
+    return text.replace(", Any, ", ", ")
+
+
+def wanted_names(options, language, place):
+    return {name for name, option in options.items() if place in option["in"] and language in option.get("only", {}).get(place, LANGUAGES)}
 
 
 def source(path):
@@ -151,6 +193,11 @@ def serde(options):
         yield place, wanted(options, "rust", place) - {"owner", "on_current_runtime"}, has
 
 
+def made():
+    """What is made from the definition, by its path."""
+    return {"tests/options/options.json": for_node(), "py/python/quorlock/_typed.py": for_python()}
+
+
 def wrong(name, option, options):
     """What is wrong with a definition."""
     yield from (f"has no field {field}" for field in option.keys() - FIELDS)
@@ -174,7 +221,8 @@ def wrong(name, option, options):
 
 def main():
     if "--write" in sys.argv[1:]:
-        MADE.write_text(for_node(), encoding="utf-8")
+        for path, text in made().items():
+            (ROOT / path).write_text(text, encoding="utf-8")
         return 0
     options, passed, failed = read(), 0, 0
 
@@ -191,7 +239,8 @@ def main():
     for language, place, wants, has in lists:
         found = [f"{one} is not there" for one in sorted(wants - has)] + [f"{one} is not in core/options.toml" for one in sorted(has - wants)]
         tell(f"{language}, {place}", found)
-    tell("options.json", [] if MADE.read_text(encoding="utf-8") == for_node() else ["it is not what core/options.toml says: run definition.py --write"])
+    for path, text in made().items():
+        tell(path, [] if (ROOT / path).exists() and source(path) == text else ["it is not what core/options.toml says: run definition.py --write"])
     variables = {option["variable"] for option in options.values() if "variable" in option}
     for path in ("core/cli/src/args.rs", "docs/reference/command.md"):
         tell(path, (f"{one} is not there" for one in sorted(variables) if one not in source(path)))

@@ -99,6 +99,8 @@ CHECK = [
     Step("features", [sys.executable, "tests/features.py"], floor=3),
     scenarios("rust"),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
+    # The lists of options in each language are those of core/options.toml.
+    Step("options", [sys.executable, "tests/options/definition.py"], floor=55),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
 ]
@@ -121,6 +123,8 @@ TEST = [
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py", "--pythonpath", PYTHON]),
+    # What both say of calls that are right, and of calls that are wrong.
+    Step("typed", [PYTHON, "tests/python/typed/test_typed.py"], floor=2),
     # The stub of the compiled module says what is in it, and no more.
     Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
     Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=13),

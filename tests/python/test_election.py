@@ -93,6 +93,13 @@ class Blocking(unittest.TestCase):
         self.addCleanup(client.close)
         return client
 
+    def test_a_term_is_stored_in_the_layout_that_is_given(self):
+        with self.one.election(self.id(), layout="redisson").campaign():
+            with self.other.lock(self.id(), layout="redisson").attempt() as lease:
+                self.assertIsNone(lease)
+            with self.other.lock(self.id()).attempt() as lease:
+                self.assertIsNotNone(lease)
+
     def test_the_next_candidate_leads_when_one_resigns(self):
         first = Candidate(self.election)
         term = first.terms.get(timeout=LONG)

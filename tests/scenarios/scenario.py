@@ -3,8 +3,13 @@
 import glob
 import os
 import re
+import sys
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "options"))
+
+from definition import everywhere  # noqa: E402
 
 SUFFIX = ".scenario"
 KINDS = {"InvalidArgument", "Contended", "Timeout", "QuorumUnavailable", "LockLost", "NotOwner", "TooManyWaiters",
@@ -18,20 +23,19 @@ NEW = "new"
 # And which of these the file is for, where it is about servers and not about a language: `runners=rust,c`.
 RUNNERS = ("rust", "blocking", "asyncio", "node-esm", "node-cjs", "c", "cpp")
 FOR = "runners="
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "layout", "group", "label", "owner"}
-CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "connect_timeout", "drift", "min_validity",
-                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "layout", "group", "set_name",
-                  "restart_guard", "accept_eviction", "wait_replicas", "ca", "cert", "key"}
+# What each option takes, by the places where it may be given.
+CLIENT_OPTIONS, LOCK_OPTIONS, SEVERAL_OPTIONS, ELECTION_OPTIONS = map(everywhere, ("client", "lock", "several", "election"))
+TAKES = CLIENT_OPTIONS | LOCK_OPTIONS
 DRIVER_OPTIONS = {"via", "db", "user", "password", "master"}
 # What a label, a name or a count is written with.
 A_WORD = re.compile(r"[\w.:-]+")
 A_COUNT = re.compile(r"(>=|<=)?\d+|" + "|".join(sorted(KINDS)))
 # verb: (words, options, what it may answer besides an error kind; None is a number)
 VERBS = {
-    "client": (1, CLIENT_OPTIONS, {"ok"}),
-    "lock": (3, LOCK_OPTIONS | {"shared", "slots"}, {"ok"}),
-    "locks": (3, LOCK_OPTIONS, {"ok"}),
-    "election": (3, LOCK_OPTIONS - {"owner"}, {"ok"}),
+    "client": (1, set(CLIENT_OPTIONS), {"ok"}),
+    "lock": (3, set(LOCK_OPTIONS), {"ok"}),
+    "locks": (3, set(SEVERAL_OPTIONS), {"ok"}),
+    "election": (3, set(ELECTION_OPTIONS), {"ok"}),
     "leader": (1, set(), A_WORD),
     "resign": (1, set(), BOOLEAN),
     "acquire": (2, {"wait"}, {"ok"}),
@@ -249,14 +253,14 @@ def _check(step, made, busy):
 
 def _check_options(options):
     for name, value in options.items():
-        if name in ("ttl", "wait", "keep", "max_hold", "max_ttl", "fence_ttl", "node_timeout", "connect_timeout") and not (
-                value.isdigit() or value == "none" and name in ("wait", "max_hold")):
+        takes = TAKES.get(name)
+        if takes in ("time", "limit") and not (value.isdigit() or value == "none" and takes == "limit"):
             raise FormatError(f"{name} is whole milliseconds")
-        if name in ("renew", "raw", "fencing", "fair", "shared", "accept_eviction") and value not in ("on", "off"):
+        if takes == "flag" and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
-        if name in ("max_waiters", "wait_replicas", "slots") and not value.isdigit():
+        if takes in ("count", "slots") and not value.isdigit():
             raise FormatError(f"{name} is a number")
-        if name in ("drift", "min_validity") and not re.fullmatch(r"-?\d+(\.\d+)?", value):
+        if takes == "fraction" and not re.fullmatch(r"-?\d+(\.\d+)?", value):
             raise FormatError(f"{name} is a decimal fraction")
 
 

@@ -45,7 +45,7 @@ class Files(unittest.TestCase):
         steps = scenario.parse([line for line in map(scenario.repeated, lines) if not line.startswith("nodes ")])
         options = {(step.verb, option) for step in steps for option in step.options}
         for verb, wanted in (("client", scenario.CLIENT_OPTIONS), ("lock", scenario.LOCK_OPTIONS)):
-            self.assertEqual(wanted - {option for user, option in options if user == verb}, set())
+            self.assertEqual(set(wanted) - {option for user, option in options if user == verb}, set())
         self.assertEqual(set(scenario.VERBS) - {step.verb for step in steps}, set())
         self.assertEqual(scenario.KINDS - {step.expected for step in steps} - ELSEWHERE, set())
 

@@ -17,9 +17,13 @@ const forms = JSON.parse(readFileSync(new URL("forms.json", import.meta.url)));
 const PIECE = 6;
 const SHOWN_AT_MOST = 400;
 const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
-const ORDINARY =
-  "ttl wait renew maxHold raw fencing maxWaiters fair keep maxTtl nodeTimeout connectTimeout drift minValidity fenceTtl restartGuard " +
-  "acceptEviction waitReplicas layout";
+const options = JSON.parse(readFileSync(new URL("../options/options.json", import.meta.url)));
+const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+/** The options of a place that take no text, as Node spells them. */
+const ordinary = (place) =>
+  Object.entries(options)
+    .filter(([, { takes, in: places }]) => places.includes(place) && /^(time|limit|flag|count|fraction|word)$/.test(takes))
+    .map(([name]) => camel(name));
 const PUBLIC = { namespace: "{", label: "\n", group: "\n", setName: " " };
 
 /** What is drawn by one seed. */
@@ -146,7 +150,7 @@ async function result(call) {
 }
 
 function ofClient(draw) {
-  const name = draw.one("nodes", "nodes", "ca", "cert", "key", ...ORDINARY.split(" "), ...Object.keys(PUBLIC), "");
+  const name = draw.one("nodes", "nodes", "ca", "cert", "key", ...ordinary("client"), ...Object.keys(PUBLIC), "");
   // Its name is what is wrong.
   if (name === "") return { [draw.given()]: draw.anything() };
   if (name in PUBLIC) return { [name]: draw.one(draw.shared(PUBLIC[name]), draw.wrapped(draw.secret())) };
@@ -156,7 +160,7 @@ function ofClient(draw) {
 }
 
 function ofLock(draw) {
-  const name = draw.one(...ORDINARY.split(" ").slice(0, 9), "shared", "slots", "owner", "label", "group", "");
+  const name = draw.one(...ordinary("election"), "shared", "slots", "owner", "label", "group", "");
   if (name === "") return { [draw.given()]: draw.anything() };
   if (name === "label" || name === "group") return { [name]: draw.one(draw.shared("\n"), draw.wrapped(draw.secret())) };
   return { [name]: name === "owner" ? draw.one(draw.secret(), draw.wrapped(draw.secret())) : draw.anything() };

@@ -20,19 +20,20 @@ import traceback
 import urllib.parse
 import uuid
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "options")]
 
 import quorlock
 import quorlock.aio
 from forms import Draw, leaked
+from definition import everywhere
 
 PACKAGE = os.path.dirname(quorlock.__file__)
 SHOWN_AT_MOST = 400
 # What a number may have of a secret, and what may not be had as one.
-ORDINARY = ("ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "max_ttl", "node_timeout",
-            "connect_timeout", "drift", "min_validity", "fence_ttl", "restart_guard", "accept_eviction", "wait_replicas", "layout")
+KINDS = {"time", "limit", "flag", "count", "fraction", "word"}
+ORDINARY, OF_A_LOCK = ([name for name, takes in everywhere(place).items() if takes in KINDS] for place in ("client", "election"))
 PUBLIC = {"namespace": "{", "label": "\n", "group": "\n", "set_name": " "}
-FILES = ("ca", "cert", "key")
+FILES = tuple(name for name, takes in everywhere("client").items() if takes == "pem")
 log = []
 
 
@@ -136,7 +137,7 @@ def options_of_client(draw):
 
 
 def options_of_lock(draw):
-    name = draw.one("owner", "reentrant", "shared", "slots", *ORDINARY[:9], "label", "group")
+    name = draw.one("owner", "reentrant", "shared", "slots", *OF_A_LOCK, "label", "group")
     if name in ("label", "group"):
         return {name: draw.one(draw.shared("\n"), wrapped(draw, draw.given()))}
     if name == "owner":

@@ -3,8 +3,8 @@
 import sys
 import weakref
 from _thread import _local
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from . import _native
 from ._green import waited_for_loss
@@ -13,7 +13,11 @@ from ._options import Seconds, check_function, shown as shown, text
 from ._owner import Caller, Flow, Hold
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 
-_M = TypeVar("_M", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from types import CoroutineType
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def lost_in(lost: BaseException, error: BaseException | None) -> None:
@@ -38,7 +42,7 @@ class NotPickled:
         )
 
 
-def awaited(method: _M) -> _M:
+def awaited(method: Callable[_P, Coroutine[Any, Any, _T]]) -> "Callable[_P, CoroutineType[Any, Any, _T]]":
     """Marks a plain method that gives something to be awaited, for what looks before it calls, as `unittest` does.
 
     It is plain because it has to know its caller.
@@ -46,8 +50,9 @@ def awaited(method: _M) -> _M:
     if sys.version_info >= (3, 12):
         import inspect
 
-        return inspect.markcoroutinefunction(method)
-    return method
+        method = inspect.markcoroutinefunction(method)
+    # Checkers of types know a context manager of asyncio by what an `async def` gives, which this does.
+    return cast("Callable[_P, CoroutineType[Any, Any, _T]]", method)
 
 
 @shown_unmade

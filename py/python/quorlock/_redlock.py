@@ -38,9 +38,13 @@ from .errors import InvalidArgumentError
 from .sync import Scoped
 
 if TYPE_CHECKING:
+    from types import CoroutineType
+    from typing import Unpack
+
     from . import _scope, aio
     from ._aio_several import Leases as AioLeases
     from ._several import Leases
+    from ._typed import OnceOptions, ScopeOfSlotsOptions, ScopeOptions
 
 __all__ = ["once", "redlock", "semaphore"]
 
@@ -429,16 +433,18 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
     if TYPE_CHECKING:
 
         @overload
-        def __new__(cls, name: Name | None = None, **options: Any) -> "redlock": ...
+        def __new__(  # type: ignore[overload-overlap]
+            cls, name: Name | None = None, **options: "Unpack[ScopeOptions]"
+        ) -> "redlock": ...
 
         @overload
-        def __new__(cls, name: Iterable[Name], **options: Any) -> "_All": ...
+        def __new__(cls, name: Iterable[Name], **options: "Unpack[ScopeOptions]") -> "_All": ...
 
         def __new__(cls, name: Any = None, **options: Any) -> Any: ...  # pyright: ignore[reportInconsistentConstructor]
 
         def __enter__(self) -> sync.Lease: ...
 
-        def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]": ...
+        def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease]": ...
 
 
 if TYPE_CHECKING:
@@ -448,11 +454,11 @@ if TYPE_CHECKING:
 
         def __enter__(self) -> "Leases": ...  # type: ignore[override]
 
-        def __aenter__(self) -> "Coroutine[Any, Any, AioLeases]": ...  # type: ignore[override]
+        def __aenter__(self) -> "CoroutineType[Any, Any, AioLeases]": ...  # type: ignore[override]
 
 
 @guarded
-def semaphore(name: Name, slots: int, **options: Any) -> redlock:
+def semaphore(name: Name, slots: int, **options: "Unpack[ScopeOfSlotsOptions]") -> redlock:
     """A slot of a semaphore, for a scope or for the run of a function: at most `slots` are held at once, 1 to 128.
 
         with semaphore("api", 5) as lease: ...
@@ -494,7 +500,7 @@ class Attempt(_ForBoth):
 
         def __enter__(self) -> sync.Lease | None: ...
 
-        def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease | None]": ...
+        def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease | None]": ...
 
     @overload
     def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
@@ -530,10 +536,20 @@ class once(redlock):  # noqa: N801 - used as a decorator
     Raises as `redlock`, but not where another holds the lock.
     """
 
+    if TYPE_CHECKING:
+
+        def __new__(cls, name: Name | None = None, *, every: Seconds, **options: "Unpack[OnceOptions]") -> "once": ...
+
+        @overload  # type: ignore[override]
+        def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
+
+        @overload
+        def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | None]: ...
+
+        def __call__(self, function: Any) -> Any: ...
+
     @guarded
-    def __init__(
-        self, name: Name | None = None, *, every: Seconds, ttl: Seconds | Unset = UNSET, keep: Seconds | Unset = UNSET, **options: Any
-    ) -> None:
+    def __init__(self, name: Name | None = None, *, every: Seconds, **options: "Unpack[OnceOptions]") -> None:
         for refused in ("wait", "owner", "reentrant"):
             if refused in options:
                 raise TypeError(f"once() got an unexpected keyword argument {refused!r}: it tries once, and never enters again")
@@ -541,7 +557,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
         if self._octets is not None:
             self._sole(self._octets)
         # The core says what follows from it; what is given behind it wins.
-        self._options = Unseen(lock_options(None, every=every, **self._options(), **given(ttl=ttl, keep=keep)))
+        self._options = Unseen(lock_options(None, every=every, **self._options()))
 
     @guarded
     def _of_thread(self, name: "_Octets") -> Any:
@@ -571,7 +587,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
     def _enter(self, at_once: bool = False) -> sync.Lease:
         raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")
 
-    def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
+    def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease]":
         raise TypeError("once is for functions: an `async with` cannot leave its body out. Decorate one with it")
 
 

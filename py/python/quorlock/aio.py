@@ -49,7 +49,10 @@ from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError, LockLostError, NotOwnerError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ._aio_several import Locks
+    from ._typed import RWLockOptions, SemaphoreOptions, SeveralOptions
 
 __all__ = ["Attempt", "Client", "Election", "Lease", "Lock", "Observer"]
 
@@ -510,17 +513,17 @@ class Client(ClientBase):
         return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
     @guarded
-    def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
+    def rwlock(self, name: Name, **options: "Unpack[RWLockOptions]") -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
     @guarded
-    def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
+    def semaphore(self, name: Name, slots: int, **options: "Unpack[SemaphoreOptions]") -> Lock:
         """A semaphore: at most `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
         return self.lock(name, **options, slots=slots)
 
     @guarded
-    def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
+    def lock_all(self, names: Iterable[Name], **options: "Unpack[SeveralOptions]") -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""
         from ._aio_several import Locks
 
@@ -542,6 +545,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
         label: str | Unset = UNSET,
     ) -> "Election":
@@ -560,6 +564,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            layout=layout,
             group=group,
             label=label,
         )

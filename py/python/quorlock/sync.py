@@ -34,8 +34,11 @@ from ._doubt import in_doubt, left_in_doubt, not_open
 from .errors import LockBusyError, LockLostError, NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ._election import Election
     from ._several import Leases, Locks
+    from ._typed import RWLockOptions, SemaphoreOptions, SeveralOptions
 
 __all__ = ["Attempt", "Client", "Lease", "Lock"]
 
@@ -559,12 +562,12 @@ class Client(ClientBase):
         return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
     @guarded
-    def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
+    def rwlock(self, name: Name, **options: "Unpack[RWLockOptions]") -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
     @guarded
-    def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
+    def semaphore(self, name: Name, slots: int, **options: "Unpack[SemaphoreOptions]") -> Lock:
         """A semaphore: at most `slots` of it are held at once, 1 to 128. Options as of `lock`.
 
             with client.semaphore("api", 5) as lease:
@@ -577,7 +580,7 @@ class Client(ClientBase):
         return self.lock(name, **options, slots=slots)
 
     @guarded
-    def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
+    def lock_all(self, names: Iterable[Name], **options: "Unpack[SeveralOptions]") -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; options as of `lock`.
 
         1 to 16 names that differ, in any order; one that is given twice is held once.
@@ -602,6 +605,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
         label: str | Unset = UNSET,
     ) -> "Election":
@@ -626,6 +630,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            layout=layout,
             group=group,
             label=label,
         )

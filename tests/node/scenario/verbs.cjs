@@ -9,6 +9,7 @@ const v8 = require("node:v8");
 const vm = require("node:vm");
 
 const { Failure, holds, text } = require("./steps.cjs");
+const OPTIONS = require("../../options/options.json");
 
 /** The collector: Bun's is another than V8's. */
 function collector() {
@@ -20,35 +21,22 @@ const collect = collector();
 
 const camel = (name) => name.replace(/[_-](.)/g, (_, letter) => letter.toUpperCase());
 const milliseconds = (word) => (word === "none" ? null : Number(word));
-const onOff = (word) => word === "on";
 
+/** By what an option takes. */
 const CONVERTED = {
-  nodes: (word) => word.split(",").filter(Boolean),
-  renew: onOff,
-  raw: onOff,
-  fencing: onOff,
-  accept_eviction: onOff,
-  max_waiters: Number,
-  wait_replicas: Number,
-  fair: onOff,
-  shared: onOff,
+  urls: (word) => word.split(",").filter(Boolean),
+  flag: (word) => word === "on",
+  count: Number,
   slots: Number,
-  drift: Number,
-  min_validity: Number,
-  ttl: milliseconds,
-  wait: milliseconds,
-  max_hold: milliseconds,
-  keep: milliseconds,
-  max_ttl: milliseconds,
-  fence_ttl: milliseconds,
-  node_timeout: milliseconds,
-  connect_timeout: milliseconds,
+  fraction: Number,
+  time: milliseconds,
+  limit: milliseconds,
 };
 
 /** Options of a line as those of the API. */
 function options(step) {
   return Object.fromEntries(
-    Object.entries(step.options).map(([name, word]) => [camel(name), (CONVERTED[name] ?? text)(word)]),
+    Object.entries(step.options).map(([name, word]) => [camel(name), (CONVERTED[OPTIONS[name]?.takes] ?? text)(word)]),
   );
 }
 

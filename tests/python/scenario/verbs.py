@@ -37,26 +37,21 @@ def _seconds(word):
     return None if word == "none" else int(word) / 1000
 
 
+# By what an option takes.
 CONVERTED = {
-    "nodes": lambda word: [url for url in word.split(",") if url],
-    "renew": lambda word: word == "on",
-    "raw": lambda word: word == "on",
-    "fencing": lambda word: word == "on",
-    "accept_eviction": lambda word: word == "on",
-    "fair": lambda word: word == "on",
-    "shared": lambda word: word == "on",
+    "urls": lambda word: [url for url in word.split(",") if url],
+    "flag": lambda word: word == "on",
+    "count": int,
     "slots": int,
-    "max_waiters": int,
-    "wait_replicas": int,
-    "drift": float,
-    "min_validity": float,
-    **dict.fromkeys(("ttl", "wait", "keep", "max_hold", "max_ttl", "node_timeout", "connect_timeout", "fence_ttl"), _seconds),
+    "fraction": float,
+    "time": _seconds,
+    "limit": _seconds,
 }
 
 
 def arguments(options):
     """Options of a line as keyword arguments."""
-    return {name: CONVERTED.get(name, scenario.text)(word) for name, word in options.items()}
+    return {name: CONVERTED.get(scenario.TAKES.get(name), scenario.text)(word) for name, word in options.items()}
 
 
 class Verbs:

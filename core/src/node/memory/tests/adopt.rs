@@ -113,6 +113,6 @@ fn what_a_plain_command_stores_behind_the_ban_is_no_vote() {
     assert_eq!(adopt(&mut node, "b", "a", 1), Reply::NotMine);
     node.meddle(b"k", Some((Form::Quiet(value("a")), Instant::FAR)));
     assert_eq!(adopt(&mut node, "c", "a", 2), Reply::NotMine);
-    // The ban of whoever came last lives for 50 ms.
+    // The later of the two bans ends at 52 ms.
     assert!(granted(&adopt(&mut node, "c", "a", 53)));
 }

@@ -256,7 +256,7 @@ impl Inner {
             return;
         };
         let (value, client) = (open.request.value.clone(), self.pairs[pair].client);
-        // Who takes a lease away undoes nothing of its own: the holder may ask for it yet.
+        // A forced release undoes no request of its client: the holder may ask for the lease yet.
         let forced = matches!(open.request.leaving, Leaving::Forced(_));
         if value.0.is_empty() || forced {
             return;

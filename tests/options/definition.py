@@ -2,8 +2,7 @@
 """The options of Quorlock: reads core/options.toml, where each is defined once, and compares the lists of the languages with it.
 
     definition.py            tells each list that differs, and ends with `N passed, M failed`
-    definition.py --write    writes what is made from it: options.json, by which tests in Node know what each option takes and where it may be
-                             given, and the types of Python's options
+    definition.py --write    writes what is made from it, by the modules make_*.py beside this one
 
 What an option has there:
 
@@ -14,12 +13,13 @@ What an option has there:
 - `again`: what becomes of it where a lease is entered again that was won with another value: `compared` (a warning tells that the lease keeps its own),
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `of_the_set`: it is the same for all clients of a set. `variable`: of the environment.
-- `spelled`: where a language writes it otherwise.
+- `spelled`: where a language writes it otherwise. `by_position`: the places where it stands behind the name and not among the options.
+- `follows`: the options by which its default changes, so that the core knows whether it was given.
 - `text`, `more`: a sentence, and what else is to be said.
 """
 
 import ast
-import json
+import importlib
 import pathlib
 import re
 import sys
@@ -30,7 +30,8 @@ DEFINITION = ROOT / "core" / "options.toml"
 LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
-FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "text", "more"}
+FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
+          "follows", "text", "more"}
 
 
 def read():
@@ -54,54 +55,78 @@ def everywhere(place):
     return {name: option["takes"] for name, option in read().items() if place in option["in"] and place not in option.get("only", {})}
 
 
-def for_node():
-    """options.json."""
-    options = {name: {"takes": option["takes"], "in": [place for place in option["in"] if place not in option.get("only", {})]}
-               for name, option in read().items()}
-    return json.dumps(options, indent=2) + "\n"
-
-
-# What a checker of types sees of an option in Python, by what it takes. A word has its own.
-PYTHON = {"time": "Seconds", "limit": "float | None", "flag": "bool", "count": "int", "slots": "int", "fraction": "float", "text": "str",
-          "name": "Name | None", "urls": "str | Iterable[str] | None", "pem": "str | os.PathLike[str] | None"}
-
-def python_type(name, option):
-    if option["takes"] != "word":
-        return PYTHON[option["takes"]]
-    # What is on or off may be said by a flag, too.
-    return f"Literal[{', '.join(map(json.dumps, option['words']))}]" + (" | bool" if {"on", "off"} <= set(option["words"]) else "")
-
-
-def for_python():
-    """The options of the callables that take them by `**`."""
-    options = read()
-    text = '"""The options of what takes them by `**`, for checkers of types. Made from core/options.toml by tests/options/definition.py."""\n\n'
-    text += "import os\nfrom collections.abc import Callable, Iterable\nfrom typing import TYPE_CHECKING, Any, Literal, TypedDict\n\n"
-    text += "from ._options import Name, Seconds\n\nif TYPE_CHECKING:\n    from . import aio, sync\n"
-
-    def block(name, base, fields):
-        body = "".join(f"    {field}: {kind}\n" for field, kind in fields) or "    pass\n"
-        return f"\n\nclass {name}({base}, total=False):\n{body}"
-
-    def of(place):
-        return [(spelled(name, option, "python", place), python_type(name, option)) for name, option in options.items()
-                if name in wanted_names(options, "python", place)]
-
-    text += block("SemaphoreOptions", "TypedDict", [one for one in of("semaphore") if one[0] != "slots"])
-    text += block("RWLockOptions", "TypedDict", of("rwlock"))
-    text += block("SeveralOptions", "TypedDict", of("several"))
-    where = [one for one in of("scope") if one[0] not in dict(of("lock"))]
-    text += block("WhereOptions", "TypedDict", [("client", '"sync.Client | aio.Client | None"'), *where])
-    text += block("ScopeOptions", "WhereOptions", [
-        ("key", "Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None"), *(one for one in of("scope") if one not in where)])
-    text += block("ScopeOfSlotsOptions", "WhereOptions", [one for one in of("semaphore") if one[0] != "slots"])
-    text += block("OnceOptions", "WhereOptions", [
-        ("key", "Name | Callable[..., Name] | None"), *(one for one in of("once") if one[0] != "every")])
-    return text.replace(", Any, ", ", ")
-
-
 def wanted_names(options, language, place):
     return {name for name, option in options.items() if place in option["in"] and language in option.get("only", {}).get(place, LANGUAGES)}
+
+
+# By how many milliseconds a unit of the definition is longer than one.
+UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
+
+
+def milliseconds(time):
+    """A time of the definition, such as `10 s`; nothing where it is none."""
+    found = re.fullmatch(r"(\d+) (ms|s|min|h)", str(time))
+    return int(found[1]) * UNITS[found[2]] if found else None
+
+
+def marked(word, language):
+    """A word of code in a sentence."""
+    return word if language in ("c", "cpp") else f"`{word}`"
+
+
+def error_kind(name, language):
+    """A kind of error as the language calls it."""
+    upper = re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper()
+    return {"rust": f"`{name}`", "c": f"#QUORLOCK_{upper}", "cpp": re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()}.get(language, f"`{name}Error`")
+
+
+def shown(value, options, language, place):
+    """A bound or a default as a sentence has it."""
+    if value in options:
+        return marked(spelled(value, options[value], language, place), language)
+    if milliseconds(value) is not None:
+        return f"{milliseconds(value):,} ms" if language in ("c", "cpp", "node") else value
+    if isinstance(value, bool):
+        return marked(str(value) if language == "python" else str(value).lower(), language)
+    if str(value).isdigit():
+        return f"{int(value):,}"
+    if isinstance(value, float) or re.match(r"[\d.]+( bytes)?$", str(value)):
+        return str(value)
+    if language in ("c", "cpp"):
+        return f'"{value}"'
+    return marked(value, language) if value else "empty"
+
+
+def spoken(text, options, language, place):
+    """A text of the definition in the words of that language."""
+    def word(found):
+        said = found[1]
+        return error_kind(said, language) if re.fullmatch("[A-Z][A-Za-z]+", said) else shown(said, options, language, place)
+
+    return re.sub(r"\{([^}]*)\}", word, text)
+
+
+def listed(words, last):
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+
+
+def about(name, options, language, place):
+    """What is said of an option in that place: a sentence, and what follows it."""
+    option = options[name]
+    say = lambda value: shown(value, options, language, place)  # noqa: E731
+    first, rest = spoken(option["text"], options, language, place), []
+    if "more" in option:
+        rest.append(spoken(option["more"], options, language, place))
+    least, most = option.get("least"), option.get("most")
+    if least is not None and most is not None:
+        rest.append(f"{say(least)} to {say(most)}.")
+    elif least is not None or most is not None:
+        rest.append(f"At {'most' if least is None else 'least'} {say(most if least is None else least)}.")
+    if place != "client" and "excludes" in option:
+        rest.append(f"Not with {listed([marked(spelled(one, options.get(one, {}), language, place), language) for one in option['excludes']], 'nor')}.")
+    if "default" in option:
+        rest.append(f"Default: {say(option['default'])}.")
+    return first, " ".join(rest)
 
 
 def source(path):
@@ -193,9 +218,43 @@ def serde(options):
         yield place, wanted(options, "rust", place) - {"owner", "on_current_runtime"}, has
 
 
+# The modules that make something of it, each by a function `made(options)` which yields the path of a file, the name of a part of it or
+# nothing for the whole, and the text.
+MAKERS = ("make_node", "make_python")
+BEGIN, END = re.compile(r"Made from core/options\.toml: (.*?)\.?(?: -->)?$"), "End of what is made"
+
+
+def replaced(text, part, made):
+    """The text of a file with that part made anew: what stands between a line that ends with `Made from core/options.toml: PART` and the next
+    one that says `End of what is made`, indented as the former."""
+    lines, out, found = text.splitlines(), [], False
+    at = iter(lines)
+    for line in at:
+        out.append(line)
+        begins = BEGIN.search(line)
+        if not begins or begins[1] != part:
+            continue
+        found = True
+        indent = line[: len(line) - len(line.lstrip())]
+        out.extend((indent + one) if one else "" for one in made.splitlines())
+        for line in at:
+            if END in line:
+                out.append(line)
+                break
+        else:
+            sys.exit(f"{part}: its end is missing")
+    if not found:
+        sys.exit(f"nothing begins with: Made from core/options.toml: {part}")
+    return "\n".join(out) + "\n"
+
+
 def made():
-    """What is made from the definition, by its path."""
-    return {"tests/options/options.json": for_node(), "py/python/quorlock/_typed.py": for_python()}
+    """What is made from the definition: the texts of files, by their paths."""
+    files, options = {}, read()
+    for maker in MAKERS:
+        for path, part, text in importlib.import_module(maker).made(options):
+            files[path] = text if part is None else replaced(files.get(path) or source(path), part, text)
+    return files
 
 
 def wrong(name, option, options):
@@ -249,4 +308,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # The modules that make something import this one by its name.
+    sys.modules["definition"] = sys.modules["__main__"]
     sys.exit(main())

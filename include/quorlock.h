@@ -871,177 +871,172 @@ int32_t quorlock_client_options_set_nodes(struct quorlock_client_options_t *opti
                                           size_t count);
 
 /**
- * See quorlock_lock_options_set_ttl(). 10,000, or less where max_ttl or max_hold
- * is set and is less.
+ * See quorlock_lock_options_set_ttl(). Default: 10,000 ms.
  */
 int32_t quorlock_client_options_set_ttl(struct quorlock_client_options_t *options, int64_t ttl_ms);
 
 /**
- * See quorlock_lock_options_set_wait(). 10,000.
+ * See quorlock_lock_options_set_wait(). Default: 10,000 ms.
  */
 int32_t quorlock_client_options_set_wait(struct quorlock_client_options_t *options,
                                          int64_t wait_ms);
 
 /**
- * See quorlock_lock_options_set_renew(). True.
+ * See quorlock_lock_options_set_renew(). Default: true.
  */
 int32_t quorlock_client_options_set_renew(struct quorlock_client_options_t *options, bool renew);
 
 /**
- * See quorlock_lock_options_set_max_hold(). One hour, or the ttl where that is
- * longer.
+ * See quorlock_lock_options_set_max_hold(). Default: 3,600,000 ms.
  */
 int32_t quorlock_client_options_set_max_hold(struct quorlock_client_options_t *options,
                                              int64_t max_hold_ms);
 
 /**
- * See quorlock_lock_options_set_raw(). False.
+ * See quorlock_lock_options_set_raw(). Default: false.
  */
 int32_t quorlock_client_options_set_raw(struct quorlock_client_options_t *options, bool raw);
 
 /**
- * See quorlock_lock_options_set_fencing(). True.
- */
-int32_t quorlock_client_options_set_fencing(struct quorlock_client_options_t *options,
-                                            bool fencing);
-
-/**
- * See quorlock_lock_options_set_max_waiters(). 10,000.
- */
-int32_t quorlock_client_options_set_max_waiters(struct quorlock_client_options_t *options,
-                                                int64_t max_waiters);
-
-/**
- * See quorlock_lock_options_set_fair(). False.
- */
-int32_t quorlock_client_options_set_fair(struct quorlock_client_options_t *options, bool fair);
-
-/**
- * See quorlock_lock_options_set_keep(). 0.
- */
-int32_t quorlock_client_options_set_keep(struct quorlock_client_options_t *options,
-                                         int64_t keep_ms);
-
-/**
- * See quorlock_lock_options_set_layout(). #QUORLOCK_LAYOUT_PLAIN.
+ * See quorlock_lock_options_set_layout(). Default: "plain".
  */
 int32_t quorlock_client_options_set_layout(struct quorlock_client_options_t *options,
                                            int32_t layout);
 
 /**
- * See quorlock_lock_options_set_group(). Empty.
- */
-int32_t quorlock_client_options_set_group(struct quorlock_client_options_t *options,
-                                          const char *text,
-                                          size_t len);
-
-/**
- * See quorlock_lock_options_set_reentrant(). True.
- */
-int32_t quorlock_client_options_set_reentrant(struct quorlock_client_options_t *options,
-                                              bool reentrant);
-
-/**
- * How long a lock's counter of fences lives on the nodes after its last use; at
- * least twice max_ttl. After that the order of fences rests on the nodes'
- * clocks. 600,000, or twice max_ttl where that is longer.
- */
-int32_t quorlock_client_options_set_fence_ttl(struct quorlock_client_options_t *options,
-                                              int64_t fence_ttl_ms);
-
-/**
- * The name of the set that the nodes form: 1 to 64 printable ASCII characters
- * without blanks. Nodes of another set are refused. "default".
- */
-int32_t quorlock_client_options_set_set_name(struct quorlock_client_options_t *options,
-                                             const char *text,
-                                             size_t len);
-
-/**
- * Whether a node that may have lost its memory, as one that was restarted, gives
- * no vote until every vote that it may have given is over, which takes max_ttl:
- * one of #QUORLOCK_RESTART_GUARD_AUTO, the default, #QUORLOCK_RESTART_GUARD_ON
- * and #QUORLOCK_RESTART_GUARD_OFF; the same for all clients of a set.
- */
-int32_t quorlock_client_options_set_restart_guard(struct quorlock_client_options_t *options,
-                                                  int32_t restart_guard);
-
-/**
- * Whether servers are accepted that drop keys when they are full: with them a
- * lock may vanish under its holder. False.
- */
-int32_t quorlock_client_options_set_accept_eviction(struct quorlock_client_options_t *options,
-                                                    bool accept);
-
-/**
- * How many replicas of a node must have a vote before it counts, 0 to 16. With
- * as many as the node has, a failover loses no vote, and a master that is cut
- * off from them gives none; a replica that hangs holds up every request to its
- * master for half of node_timeout. 0.
- */
-int32_t quorlock_client_options_set_wait_replicas(struct quorlock_client_options_t *options,
-                                                  int64_t wait_replicas);
-
-/**
- * The longest ttl of any lock of the set, and so how long a node that may have
- * lost its memory gives no vote; the same for all clients of a set. 60,000.
- */
-int32_t quorlock_client_options_set_max_ttl(struct quorlock_client_options_t *options,
-                                            int64_t max_ttl_ms);
-
-/**
- * Time for one request to one node: connect, queue, write and reply; at most a
- * quarter of a lock's ttl. 250. A hung node costs no latency, for rounds end
- * at the quorum.
- */
-int32_t quorlock_client_options_set_node_timeout(struct quorlock_client_options_t *options,
-                                                 int64_t node_timeout_ms);
-
-/**
- * Time for a connection to a node to be made, which calls that ask once (a wait of
- * zero, an inspection, an adoption) wait for where it is the first: until a quorum of
- * nodes is connected. 2,000.
- */
-int32_t quorlock_client_options_set_connect_timeout(struct quorlock_client_options_t *options,
-                                                    int64_t connect_timeout_ms);
-
-/**
- * Bound on the difference of clock rates, as a fraction: validity is the ttl
- * less `drift` of it and 2 ms. 0.01; at least 0.001.
- */
-int32_t quorlock_client_options_set_drift(struct quorlock_client_options_t *options, double drift);
-
-/**
- * The fraction of the ttl that must be left when a lease is won. 0.1.
- */
-int32_t quorlock_client_options_set_min_validity(struct quorlock_client_options_t *options,
-                                                 double min_validity);
-
-/**
- * Prefix of every key. "lock:".
- */
-int32_t quorlock_client_options_set_namespace(struct quorlock_client_options_t *options,
-                                              const char *text,
-                                              size_t len);
-
-/**
- * See quorlock_lock_options_set_label(). "host:pid".
+ * See quorlock_lock_options_set_label(). Default: "host:pid".
  */
 int32_t quorlock_client_options_set_label(struct quorlock_client_options_t *options,
                                           const char *text,
                                           size_t len);
 
 /**
- * Certificates that vouch for rediss:// nodes, in place of the system's: the
- * path of a PEM file, or its text.
+ * See quorlock_lock_options_set_fencing(). Default: true.
+ */
+int32_t quorlock_client_options_set_fencing(struct quorlock_client_options_t *options,
+                                            bool fencing);
+
+/**
+ * See quorlock_lock_options_set_max_waiters(). Default: 10,000.
+ */
+int32_t quorlock_client_options_set_max_waiters(struct quorlock_client_options_t *options,
+                                                int64_t max_waiters);
+
+/**
+ * See quorlock_lock_options_set_fair(). Default: false.
+ */
+int32_t quorlock_client_options_set_fair(struct quorlock_client_options_t *options, bool fair);
+
+/**
+ * See quorlock_lock_options_set_keep(). Default: 0.
+ */
+int32_t quorlock_client_options_set_keep(struct quorlock_client_options_t *options,
+                                         int64_t keep_ms);
+
+/**
+ * See quorlock_lock_options_set_reentrant(). Default: true.
+ */
+int32_t quorlock_client_options_set_reentrant(struct quorlock_client_options_t *options,
+                                              bool reentrant);
+
+/**
+ * See quorlock_lock_options_set_group(). Default: "".
+ */
+int32_t quorlock_client_options_set_group(struct quorlock_client_options_t *options,
+                                          const char *text,
+                                          size_t len);
+
+/**
+ * The longest ttl of any lock of the set, and so how long a node that may have lost its memory
+ * gives no vote. 10 ms to 86,400,000 ms. Default: 60,000 ms.
+ */
+int32_t quorlock_client_options_set_max_ttl(struct quorlock_client_options_t *options,
+                                            int64_t max_ttl_ms);
+
+/**
+ * Time for one request to one node: connect, queue, write and reply; at most a quarter of a
+ * lock's ttl. A hung node costs no latency, for rounds end at the quorum. 1 ms to 60,000 ms.
+ * Default: 250 ms.
+ */
+int32_t quorlock_client_options_set_node_timeout(struct quorlock_client_options_t *options,
+                                                 int64_t node_timeout_ms);
+
+/**
+ * Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked
+ * before it may vote. Calls that ask once wait for the first connections as long, until a
+ * quorum of nodes is connected. 1 ms to 60,000 ms. Default: 2,000 ms.
+ */
+int32_t quorlock_client_options_set_connect_timeout(struct quorlock_client_options_t *options,
+                                                    int64_t connect_timeout_ms);
+
+/**
+ * Bound on the difference of clock rates, as a fraction: validity is the ttl less this part of
+ * it and 2 ms. 0.001 to 0.5. Default: 0.01.
+ */
+int32_t quorlock_client_options_set_drift(struct quorlock_client_options_t *options, double drift);
+
+/**
+ * The fraction of the ttl that must be left when a lease is won. 0 to 0.9. Default: 0.1.
+ */
+int32_t quorlock_client_options_set_min_validity(struct quorlock_client_options_t *options,
+                                                 double min_validity);
+
+/**
+ * Prefix of every key. Default: "lock:".
+ */
+int32_t quorlock_client_options_set_namespace(struct quorlock_client_options_t *options,
+                                              const char *text,
+                                              size_t len);
+
+/**
+ * How long a lock's counter of fences lives after its last use; at least twice max_ttl. After
+ * that the order of fences rests on the nodes' clocks. By default twice max_ttl, where that is
+ * longer than 600,000 ms. Default: 600,000 ms.
+ */
+int32_t quorlock_client_options_set_fence_ttl(struct quorlock_client_options_t *options,
+                                              int64_t fence_ttl_ms);
+
+/**
+ * The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks.
+ * Nodes of another set are refused. Default: "default".
+ */
+int32_t quorlock_client_options_set_set_name(struct quorlock_client_options_t *options,
+                                             const char *text,
+                                             size_t len);
+
+/**
+ * Whether a node that may have lost its memory gives no vote until every vote that it may have
+ * given is over, which is after max_ttl. auto is on for three nodes and more, and where a node
+ * fails over to another server. With on a wholly new set waits, too. Default: "auto".
+ */
+int32_t quorlock_client_options_set_restart_guard(struct quorlock_client_options_t *options,
+                                                  int32_t restart_guard);
+
+/**
+ * Whether servers are accepted that drop keys when they are full: with them a lock may vanish
+ * under its holder. Default: false.
+ */
+int32_t quorlock_client_options_set_accept_eviction(struct quorlock_client_options_t *options,
+                                                    bool accept_eviction);
+
+/**
+ * How many replicas of a node must have a vote before it counts. With as many as the node has,
+ * a master that is cut off from them gives no votes, and a failover loses none. A replica that
+ * hangs holds up every request to its master for half of node_timeout. 0 to 16. Default: 0.
+ */
+int32_t quorlock_client_options_set_wait_replicas(struct quorlock_client_options_t *options,
+                                                  int64_t wait_replicas);
+
+/**
+ * Certificates that vouch for rediss:// nodes, in place of the system's: the path of a PEM
+ * file, or its text.
  */
 int32_t quorlock_client_options_set_ca(struct quorlock_client_options_t *options,
                                        const char *text,
                                        size_t len);
 
 /**
- * The client's certificate: the path of a PEM file, or its text. Goes with
- * quorlock_client_options_set_key().
+ * The client's certificate: the path of a PEM file, or its text. Goes with key.
  */
 int32_t quorlock_client_options_set_cert(struct quorlock_client_options_t *options,
                                          const char *text,
@@ -1146,112 +1141,118 @@ QUORLOCK_MUST_USE struct quorlock_lock_options_t *quorlock_lock_options_new(void
 void quorlock_lock_options_free(struct quorlock_lock_options_t *options);
 
 /**
- * Auto-release time on the nodes: how long the lock outlives a crashed holder.
- * 10 to the client's max_ttl.
+ * Auto-release time on the nodes: how long the lock outlives a crashed holder. A part of a
+ * millisecond is rounded up. Less than 10,000 ms by default where max_ttl or max_hold is less.
+ * 10 ms to max_ttl. Default: 10,000 ms.
  */
 int32_t quorlock_lock_options_set_ttl(struct quorlock_lock_options_t *options, int64_t ttl_ms);
 
 /**
- * How long quorlock_lock() waits with #QUORLOCK_DEFAULT: 0 tries once,
- * #QUORLOCK_FOREVER waits without end.
+ * How long an acquire waits: zero tries once, no limit waits forever. At the end answers that
+ * are under way are awaited where they decide, at most for another node_timeout. No limit:
+ * #QUORLOCK_FOREVER. Default: 10,000 ms.
  */
 int32_t quorlock_lock_options_set_wait(struct quorlock_lock_options_t *options, int64_t wait_ms);
 
 /**
- * Whether a lease is renewed until it is released. Without, it ends after the
- * ttl, unless extended.
+ * Whether the lease is renewed until it is released. Without, it ends after the ttl, unless
+ * extended. Default: true.
  */
 int32_t quorlock_lock_options_set_renew(struct quorlock_lock_options_t *options, bool renew);
 
 /**
- * The longest life of a lease, renewed or not; #QUORLOCK_FOREVER for no cap.
+ * The longest life of a lease, renewed or not. By default the ttl, where that is longer than
+ * 3,600,000 ms. No limit: #QUORLOCK_FOREVER. At least ttl. Default: 3,600,000 ms.
  */
 int32_t quorlock_lock_options_set_max_hold(struct quorlock_lock_options_t *options,
                                            int64_t max_hold_ms);
 
 /**
- * Whether the key on the nodes is the name itself, so that other Redlock
- * libraries and Quorlock exclude each other.
+ * Whether the key on the nodes is the name itself, so that other Redlock libraries and
+ * Quorlock exclude each other. Not with shared nor slots. Default: false.
  */
 int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, bool raw);
 
 /**
- * Whether leases have fences: see quorlock_lease_fence().
- */
-int32_t quorlock_lock_options_set_fencing(struct quorlock_lock_options_t *options, bool fencing);
-
-/**
- * How many calls of the lock's client may wait for it in a line, behind the one
- * that asks the nodes or holds it; one more fails at once with
- * #QUORLOCK_TOO_MANY_WAITERS. 0 to 2^31 - 1; with 0 nobody waits behind another.
- */
-int32_t quorlock_lock_options_set_max_waiters(struct quorlock_lock_options_t *options,
-                                              int64_t max_waiters);
-
-/**
- * Whether every release goes over the nodes, where the waiters of other clients
- * queue. Without, a lease may be passed on to the next in line of the lock's
- * client, up to 16 times in a row.
- */
-int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, bool fair);
-
-/**
- * For how long the lock stays taken after it was won, also when it is released
- * before: so that a job which every host starts at about the same time runs once.
- * At most max_ttl. Counted on this client's clock, and kept by the nodes that the
- * release reaches; a lease that is lost, or whose process dies, leaves the lock to
- * its ttl.
- */
-int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
-
-/**
- * Whether the lease is one of many that share the lock: readers, whom a lease that is
- * not shared keeps out, and who keep that out. Whoever shares the lock and asks for it alone
- * gets #QUORLOCK_WOULD_DEADLOCK at once. Not with raw, nor keep. False.
- */
-int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options, bool shared);
-
-/**
- * Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once.
- * No thread owns a lease of it, so none enters again, unless the options name an owner. All
- * who use it have to ask for as many slots: the largest number in use is the limit. A lock
- * of that name is another matter. Not with raw, nor shared.
- */
-int32_t quorlock_lock_options_set_slots(struct quorlock_lock_options_t *options, int64_t slots);
-
-/**
- * #QUORLOCK_LAYOUT_REDISSON makes it one lock with Java's RLock of that name. The key is the
- * name then, a named owner is one in all processes and in Java, and waiters are not queued on
- * the nodes. Not with shared, slots, nor keep. #QUORLOCK_LAYOUT_PLAIN.
+ * How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's RLock
+ * of that name. In Redisson's layout the key is the name, a named owner is one in all
+ * processes and in Java, and waiters are not queued on the nodes. Both wake each other, and
+ * leases have fences of one order with RFencedLock. Such a lease is not exported. Not with
+ * shared, slots nor keep. Default: "plain".
  */
 int32_t quorlock_lock_options_set_layout(struct quorlock_lock_options_t *options, int32_t layout);
 
 /**
- * The lock's group in quorlock_metrics_text(), which never names locks: a word for
- * all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
- * keeps 64 groups; later ones are counted as "other". Empty.
- */
-int32_t quorlock_lock_options_set_group(struct quorlock_lock_options_t *options,
-                                        const char *text,
-                                        size_t len);
-
-/**
- * Text that is stored with the token of a lease, to tell who holds the lock; `len` bytes of
- * UTF-8, at most 256, without control characters; empty for none. An acquire that enters a
- * lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has
- * no label. "host:pid".
+ * Text that is stored with the token of a lease, to tell who holds the lock. Without control
+ * characters; empty for none. An acquire that enters a lease again leaves that lease's label
+ * as it is. What is raw, or in Redisson's layout, has no label. At most 256 bytes. Default:
+ * "host:pid".
  */
 int32_t quorlock_lock_options_set_label(struct quorlock_lock_options_t *options,
                                         const char *text,
                                         size_t len);
 
 /**
- * Whether an owner that holds the lock enters it again, at once. Without, an owner by name
- * waits as any other does, for its own lease too; where the owner is the calling thread that
- * would be in vain, and fails at once with #QUORLOCK_WOULD_DEADLOCK.
+ * Whether leases have a fence. Without, one key less is written on each node. Default: true.
+ */
+int32_t quorlock_lock_options_set_fencing(struct quorlock_lock_options_t *options, bool fencing);
+
+/**
+ * How many calls of the client may wait for the lock in a line, behind the one that asks the
+ * nodes or holds it; one more gets #QUORLOCK_TOO_MANY_WAITERS at once. With 0 no call waits
+ * behind another. Default: 10,000.
+ */
+int32_t quorlock_lock_options_set_max_waiters(struct quorlock_lock_options_t *options,
+                                              int64_t max_waiters);
+
+/**
+ * Whether every release goes over the nodes, where the waiters of all clients queue in their
+ * order. Without, a lease may be passed on to the next in line of this client, up to 16 times
+ * in a row. Default: false.
+ */
+int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, bool fair);
+
+/**
+ * For how long the lock stays taken after it was won, also when it is released before: so that
+ * a job which every host starts at about the same time runs once. Counted on this client's
+ * clock, and kept by the nodes that the release reaches; a lease that is lost, or whose
+ * process dies, leaves the lock to its ttl. At most max_ttl. Not with shared. Default: 0.
+ */
+int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
+
+/**
+ * Whether an acquire by the owner of a lease enters that lease again, at once. Without, an
+ * owner by name waits as any other does, for its own lease too; an owner that is the calling
+ * thread would wait in vain, and gets #QUORLOCK_WOULD_DEADLOCK at once. Default: true.
  */
 int32_t quorlock_lock_options_set_reentrant(struct quorlock_lock_options_t *options,
                                             bool reentrant);
+
+/**
+ * The lock's group in metrics, which never name locks: a word for all of a kind, such as
+ * orders. The process keeps 64 groups; those that come later are counted as other. At most 64
+ * bytes. Default: "".
+ */
+int32_t quorlock_lock_options_set_group(struct quorlock_lock_options_t *options,
+                                        const char *text,
+                                        size_t len);
+
+/**
+ * Whether the lease is one of many that share the lock: readers, which a lease that is not
+ * shared keeps out, and which keep that out. A reader that asks while a writer waits is served
+ * after that writer. The fence of a shared lease is above that of each lease before it that
+ * was not shared, and below that of each such lease after it; among readers it says nothing.
+ * An owner that shares the lock and asks for it alone gets #QUORLOCK_WOULD_DEADLOCK at once.
+ * Not with raw, keep, slots nor accept_eviction. Default: false.
+ */
+int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options, bool shared);
+
+/**
+ * Makes it a semaphore of this many slots: no more of them are held at once. Every client of
+ * the semaphore asks for as many slots: the largest number in use is the limit. A lock of that
+ * name is another matter. 1 to 128. Not with raw, shared, layout nor once.
+ */
+int32_t quorlock_lock_options_set_slots(struct quorlock_lock_options_t *options, int64_t slots);
 
 /**
  * Names the owner: an acquire that gives the same name, in any thread but with the same

@@ -424,106 +424,145 @@ enum class layout : std::int32_t {
 
 /** Options of a lock. What is not set is as its client has it. */
 struct lock_options {
-    /** Auto-release time on the nodes: how long the lock outlives a crashed holder. */
+    // Made from core/options.toml: options of a lock.
+    /** Auto-release time on the nodes: how long the lock outlives a crashed holder. A part of a millisecond is rounded up. Less
+     * than 10,000 ms by default where max_ttl or max_hold is less. 10 ms to max_ttl. Default: 10,000 ms. */
     std::optional<milliseconds> ttl{};
-    /** How long acquire() waits: zero tries once, `forever` is without end. */
+    /** How long an acquire waits: zero tries once, no limit waits forever. At the end answers that are under way are awaited where
+     * they decide, at most for another node_timeout. No limit: forever. Default: 10,000 ms. */
     std::optional<milliseconds> wait{};
-    /** Whether a lease is renewed until it is released. */
+    /** Whether the lease is renewed until it is released. Without, it ends after the ttl, unless extended. Default: true. */
     std::optional<bool> renew{};
-    /** The longest life of a lease; `forever` for no cap. */
+    /** The longest life of a lease, renewed or not. By default the ttl, where that is longer than 3,600,000 ms. No limit: forever.
+     * At least ttl. Default: 3,600,000 ms. */
     std::optional<milliseconds> max_hold{};
-    /** Whether key and value are those of other Redlock libraries. */
+    /** Whether the key on the nodes is the name itself, so that other Redlock libraries and Quorlock exclude each other. Not with
+     * shared nor slots. Default: false. */
     std::optional<bool> raw{};
-    /** Who may enter the lock again, within one client, in whatever thread. Not set, a lease has no owner, but for
-     * owner_thread: it is bound to no thread, and a second acquire waits for it as for a stranger's. */
+    /** The owner of leases, by a name that is valid within the client: it enters its lease again. An acquire that gives the same
+     * name, in any thread but with the same client, enters the lock again. What is acquired by hand without an owner is bound to no
+     * thread, and a second acquire waits for it as for a stranger's. */
     std::optional<std::string> owner{};
-    /** Whether leases have fences. */
+    /** Whether leases have a fence. Without, one key less is written on each node. Default: true. */
     std::optional<bool> fencing{};
-    /** How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one
-     * more throws too_many_waiters at once. 0 to 2^31 - 1. */
+    /** How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one more gets
+     * too_many_waiters at once. With 0 no call waits behind another. Default: 10,000. */
     std::optional<std::int64_t> max_waiters{};
-    /** Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed
-     * on to the next in line of the client, up to 16 times in a row. */
+    /** Whether every release goes over the nodes, where the waiters of all clients queue in their order. Without, a lease may be
+     * passed on to the next in line of this client, up to 16 times in a row. Default: false. */
     std::optional<bool> fair{};
-    /** Whether an owner that holds the lock enters it again, at once. Without, an owner by name waits as any other does, and a
-     * thread throws would_deadlock. */
+    /** Whether an acquire by the owner of a lease enters that lease again, at once. Without, an owner by name waits as any other
+     * does, for its own lease too; an owner that is the calling thread would wait in vain, and gets would_deadlock at once.
+     * Default: true. */
     std::optional<bool> reentrant{};
-    /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
-     * starts at about the same time runs once. At most max_ttl. */
+    /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host starts
+     * at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release reaches; a lease
+     * that is lost, or whose process dies, leaves the lock to its ttl. At most max_ttl. Not with shared. Default: 0. */
     std::optional<milliseconds> keep{};
-    /** The lock's group in metrics_text(), which never names locks: a word for all of a kind, such as "orders". At most 64
-     * bytes. The process keeps 64 groups; later ones are counted as "other". */
+    /** The lock's group in metrics, which never name locks: a word for all of a kind, such as orders. The process keeps 64 groups;
+     * those that come later are counted as other. At most 64 bytes. Default: "". */
     std::optional<std::string> group{};
-    /** Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
-     * that out. Whoever shares the lock and asks for it alone gets would_deadlock at once. Not with raw, nor keep. */
+    /** Whether the lease is one of many that share the lock: readers, which a lease that is not shared keeps out, and which keep
+     * that out. A reader that asks while a writer waits is served after that writer. The fence of a shared lease is above that of
+     * each lease before it that was not shared, and below that of each such lease after it; among readers it says nothing. An owner
+     * that shares the lock and asks for it alone gets would_deadlock at once. Not with raw, keep, slots nor accept_eviction.
+     * Default: false. */
     std::optional<bool> shared{};
-    /** Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once: see client::semaphore(). */
+    /** Makes it a semaphore of this many slots: no more of them are held at once. Every client of the semaphore asks for as many
+     * slots: the largest number in use is the limit. A lock of that name is another matter. 1 to 128. Not with raw, shared, layout
+     * nor once. */
     std::optional<std::int64_t> slots{};
-    /** How the lock is stored: as Quorlock's own, or as one with Java's. */
+    /** How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's RLock of that name. In Redisson's
+     * layout the key is the name, a named owner is one in all processes and in Java, and waiters are not queued on the nodes. Both
+     * wake each other, and leases have fences of one order with RFencedLock. Such a lease is not exported. Not with shared, slots
+     * nor keep. Default: "plain". */
     std::optional<quorlock::layout> layout{};
-    /** Whether each thread is an owner of its own, as mutex and recursive_mutex have it. Where the thread ends its lease is renewed
-     * no more. Counts for nothing where an owner is named, and for a semaphore. */
+    /** Whether each thread that acquires the lock is an owner of its own, as of a mutex. For a lock that the thread which has it
+     * gives back. When the thread ends its lease is renewed no more. It counts for nothing where owner names one, and for a
+     * semaphore. Default: false. */
     std::optional<bool> owner_thread{};
-    /** Text that is stored with the token of a lease, to tell who holds the lock: at most 256 bytes without control characters;
-     * empty for none. An acquire that enters a lease again leaves that lease's label as it is. What is raw, or in Redisson's
-     * layout, has no label. "host:pid". */
+    /** Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for none. An
+     * acquire that enters a lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has no label. At
+     * most 256 bytes. Default: "host:pid". */
     std::optional<std::string> label{};
+    // End of what is made.
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
  * where nothing is set. */
 struct client_options {
-    /** URLs. Not set: those of QUORLOCK_NODES, else redis://127.0.0.1:6379. */
+    // Made from core/options.toml: options of a client.
+    /** The nodes of the set, by their URLs: a list, or one text with commas. redis://[user:password@]host[:port][/db], rediss://…
+     * for TLS, redis+unix:///path, redis+sentinel://host:26379;host;host/master for a master with replicas that sentinels know by
+     * that name, redis+cluster://host:6379;host for a Redis Cluster, or memory://name for a node in this process. Default:
+     * "redis://127.0.0.1:6379". */
     std::optional<std::vector<std::string>> nodes{};
-    std::optional<milliseconds> ttl{}, wait{};
+    /** See lock_options. */
+    std::optional<milliseconds> ttl{};
+    /** See lock_options. */
+    std::optional<milliseconds> wait{};
+    /** See lock_options. */
     std::optional<bool> renew{};
+    /** See lock_options. */
     std::optional<milliseconds> max_hold{};
+    /** See lock_options. */
     std::optional<bool> raw{};
-    /** The longest ttl of any lock of the set of nodes. */
+    /** The longest ttl of any lock of the set, and so how long a node that may have lost its memory gives no vote. 10 ms to
+     * 86,400,000 ms. Default: 60,000 ms. */
     std::optional<milliseconds> max_ttl{};
-    /** Time for one request to one node. */
+    /** Time for one request to one node: connect, queue, write and reply; at most a quarter of a lock's ttl. A hung node costs no
+     * latency, for rounds end at the quorum. 1 ms to 60,000 ms. Default: 250 ms. */
     std::optional<milliseconds> node_timeout{};
-    /** Time for a connection to a node to be made, which calls that ask once wait for where it is the first. */
+    /** Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked before it may vote. Calls that ask
+     * once wait for the first connections as long, until a quorum of nodes is connected. 1 ms to 60,000 ms. Default: 2,000 ms. */
     std::optional<milliseconds> connect_timeout{};
-    /** Bound on the difference of clock rates, as a fraction. */
+    /** Bound on the difference of clock rates, as a fraction: validity is the ttl less this part of it and 2 ms. 0.001 to 0.5.
+     * Default: 0.01. */
     std::optional<double> drift{};
-    /** The fraction of the ttl that must be left when a lease is won. */
+    /** The fraction of the ttl that must be left when a lease is won. 0 to 0.9. Default: 0.1. */
     std::optional<double> min_validity{};
-    /** Prefix of every key. */
+    /** Prefix of every key. Default: "lock:". */
     std::optional<std::string> name_space{};
-    /** The label of its locks: see lock_options. */
+    /** See lock_options. */
     std::optional<std::string> label{};
-    /** Who vouches for the nodes: the path of a PEM file, or its text. */
+    /** Certificates that vouch for rediss:// nodes, in place of the system's: the path of a PEM file, or its text. */
     std::optional<std::string> ca{};
-    /** The client's certificate, which goes with its key: the path of a PEM file, or its text. */
+    /** The client's certificate: the path of a PEM file, or its text. Goes with key. */
     std::optional<std::string> cert{};
-    /** The key of that, likewise. */
+    /** The key of the client's certificate: the path of a PEM file, or its text. */
     std::optional<std::string> key{};
-    /** Whether leases have fences: see lease::fence(). */
+    /** See lock_options. */
     std::optional<bool> fencing{};
-    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl, which it follows where it is
-     * not set. */
+    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl. After that the order of fences rests
+     * on the nodes' clocks. By default twice max_ttl, where that is longer than 600,000 ms. Default: 600,000 ms. */
     std::optional<milliseconds> fence_ttl{};
-    /** The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. */
+    /** The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. Nodes of another set are
+     * refused. Default: "default". */
     std::optional<std::string> set_name{};
+    /** Whether a node that may have lost its memory gives no vote until every vote that it may have given is over, which is after
+     * max_ttl. auto is on for three nodes and more, and where a node fails over to another server. With on a wholly new set waits,
+     * too. Default: "auto". */
     std::optional<quorlock::restart_guard> restart_guard{};
-    /** Whether servers are accepted that drop keys when they are full: a lock may vanish under its holder. */
+    /** Whether servers are accepted that drop keys when they are full: with them a lock may vanish under its holder. Default:
+     * false. */
     std::optional<bool> accept_eviction{};
-    /** How many replicas of a node must have a vote before it counts, 0 to 16: with as many as the node has, a failover loses
-     * no vote. A replica that hangs holds up every request to its master for half of node_timeout. */
+    /** How many replicas of a node must have a vote before it counts. With as many as the node has, a master that is cut off from
+     * them gives no votes, and a failover loses none. A replica that hangs holds up every request to its master for half of
+     * node_timeout. 0 to 16. Default: 0. */
     std::optional<std::int64_t> wait_replicas{};
-    /** How many of its calls may wait for one lock in a line: see lock_options. */
+    /** See lock_options. */
     std::optional<std::int64_t> max_waiters{};
-    /** Whether every release goes over the nodes: see lock_options. */
+    /** See lock_options. */
     std::optional<bool> fair{};
-    /** Whether an owner that holds a lock enters it again: see lock_options. */
+    /** See lock_options. */
     std::optional<bool> reentrant{};
-    /** For how long a lock stays taken after it was won: see lock_options. */
+    /** See lock_options. */
     std::optional<milliseconds> keep{};
-    /** The group of its locks in metrics_text(): see lock_options. */
+    /** See lock_options. */
     std::optional<std::string> group{};
-    /** How its locks are stored: see lock_options. */
+    /** See lock_options. */
     std::optional<quorlock::layout> layout{};
+    // End of what is made.
 };
 
 namespace detail {
@@ -532,23 +571,25 @@ namespace detail {
 inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     owned<quorlock_lock_options_t> made(quorlock_lock_options_new());
     quorlock_lock_options_t *o = made.get();
-    if (options.ttl) quorlock_lock_options_set_ttl(o, ms(*options.ttl));
-    if (options.wait) quorlock_lock_options_set_wait(o, ms(*options.wait));
+    // Made from core/options.toml: what a lock is given.
+    if (options.ttl) quorlock_lock_options_set_ttl(o, detail::ms(*options.ttl));
+    if (options.wait) quorlock_lock_options_set_wait(o, detail::ms(*options.wait));
     if (options.renew) quorlock_lock_options_set_renew(o, *options.renew);
-    if (options.max_hold) quorlock_lock_options_set_max_hold(o, ms(*options.max_hold));
+    if (options.max_hold) quorlock_lock_options_set_max_hold(o, detail::ms(*options.max_hold));
     if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
     if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
-    if (options.owner_thread) quorlock_lock_options_set_owner_thread(o, *options.owner_thread);
     if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
     if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
     if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
-    if (options.keep) quorlock_lock_options_set_keep(o, ms(*options.keep));
+    if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
+    if (options.keep) quorlock_lock_options_set_keep(o, detail::ms(*options.keep));
+    if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
     if (options.shared) quorlock_lock_options_set_shared(o, *options.shared);
     if (options.slots) quorlock_lock_options_set_slots(o, *options.slots);
     if (options.layout) quorlock_lock_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
-    if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
+    if (options.owner_thread) quorlock_lock_options_set_owner_thread(o, *options.owner_thread);
     if (options.label) quorlock_lock_options_set_label(o, options.label->data(), options.label->size());
-    if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
+    // End of what is made.
     return made;
 }
 
@@ -1899,9 +1940,7 @@ public:
             for (const std::string &url : *options.nodes) urls.push_back(url.c_str());
             quorlock_client_options_set_nodes(o, urls.data(), urls.size());
         }
-        const auto text = [o](auto set, const std::optional<std::string> &value) {
-            if (value) set(o, value->data(), value->size());
-        };
+        // Made from core/options.toml: what a client is given.
         if (options.ttl) quorlock_client_options_set_ttl(o, detail::ms(*options.ttl));
         if (options.wait) quorlock_client_options_set_wait(o, detail::ms(*options.wait));
         if (options.renew) quorlock_client_options_set_renew(o, *options.renew);
@@ -1912,24 +1951,26 @@ public:
         if (options.connect_timeout) quorlock_client_options_set_connect_timeout(o, detail::ms(*options.connect_timeout));
         if (options.drift) quorlock_client_options_set_drift(o, *options.drift);
         if (options.min_validity) quorlock_client_options_set_min_validity(o, *options.min_validity);
-        text(quorlock_client_options_set_namespace, options.name_space);
-        text(quorlock_client_options_set_label, options.label);
-        text(quorlock_client_options_set_ca, options.ca);
-        text(quorlock_client_options_set_cert, options.cert);
-        text(quorlock_client_options_set_key, options.key);
+        if (options.name_space)
+            quorlock_client_options_set_namespace(o, options.name_space->data(), options.name_space->size());
+        if (options.label) quorlock_client_options_set_label(o, options.label->data(), options.label->size());
+        if (options.ca) quorlock_client_options_set_ca(o, options.ca->data(), options.ca->size());
+        if (options.cert) quorlock_client_options_set_cert(o, options.cert->data(), options.cert->size());
+        if (options.key) quorlock_client_options_set_key(o, options.key->data(), options.key->size());
         if (options.fencing) quorlock_client_options_set_fencing(o, *options.fencing);
         if (options.fence_ttl) quorlock_client_options_set_fence_ttl(o, detail::ms(*options.fence_ttl));
-        text(quorlock_client_options_set_set_name, options.set_name);
+        if (options.set_name) quorlock_client_options_set_set_name(o, options.set_name->data(), options.set_name->size());
         if (options.restart_guard)
             quorlock_client_options_set_restart_guard(o, static_cast<std::int32_t>(*options.restart_guard));
         if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
         if (options.wait_replicas) quorlock_client_options_set_wait_replicas(o, *options.wait_replicas);
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
-        if (options.keep) quorlock_client_options_set_keep(o, detail::ms(*options.keep));
-        if (options.layout) quorlock_client_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
-        text(quorlock_client_options_set_group, options.group);
         if (options.reentrant) quorlock_client_options_set_reentrant(o, *options.reentrant);
+        if (options.keep) quorlock_client_options_set_keep(o, detail::ms(*options.keep));
+        if (options.group) quorlock_client_options_set_group(o, options.group->data(), options.group->size());
+        if (options.layout) quorlock_client_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
+        // End of what is made.
         return tried<client>([&](auto handle, auto error) { return quorlock_client_new(o, handle, error); });
     }
 

@@ -1,5 +1,6 @@
 //! Settings: every default, every bound, and the check of what a user gives.
 
+mod asked;
 mod times;
 
 use std::sync::Arc;
@@ -20,61 +21,72 @@ pub(crate) use times::{Given, Times};
 pub mod defaults {
     use std::time::Duration;
 
-    /// How many acquires of one client may wait for one lock, behind the one
-    /// that asks the nodes.
-    pub const MAX_WAITERS: usize = 10_000;
     /// Node used where nothing is configured.
     pub const NODE: &str = "redis://127.0.0.1:6379";
     /// Environment variable with the node list, split at commas and blanks.
     pub const NODES_VARIABLE: &str = "QUORLOCK_NODES";
+    // Made from core/options.toml: defaults.
+    /// Auto-release time on the nodes: how long the lock outlives a crashed holder.
+    pub const TTL: Duration = Duration::from_secs(10);
+    /// How long an acquire waits: zero tries once, no limit waits forever.
+    pub const WAIT: Duration = Duration::from_secs(10);
+    /// Whether the lease is renewed until it is released.
+    pub const RENEW: bool = true;
+    /// The longest life of a lease, renewed or not.
+    pub const MAX_HOLD: Duration = Duration::from_secs(3600);
+    /// Whether the key on the nodes is the name itself, so that other Redlock libraries and
+    /// Quorlock exclude each other.
+    pub const RAW: bool = false;
+    /// Whether leases have a fence.
+    pub const FENCING: bool = true;
+    /// How many calls of the client may wait for the lock in a line, behind the one that asks the
+    /// nodes or holds it; one more gets `TooManyWaiters` at once.
+    pub const MAX_WAITERS: usize = 10_000;
+    /// Whether every release goes over the nodes, where the waiters of all clients queue in their
+    /// order.
+    pub const FAIR: bool = false;
+    /// For how long the lock stays taken after it was won, also when it is released before: so
+    /// that a job which every host starts at about the same time runs once.
+    pub const KEEP: Duration = Duration::ZERO;
+    /// Whether an acquire by the `owner` of a lease enters that lease again, at once.
+    pub const REENTRANT: bool = true;
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not
+    /// shared keeps out, and which keep that out.
+    pub const SHARED: bool = false;
+    /// The longest `ttl` of any lock of the set, and so how long a node that may have lost its
+    /// memory gives no vote.
+    pub const MAX_TTL: Duration = Duration::from_secs(60);
+    /// Time for one request to one node: connect, queue, write and reply; at most a quarter of a
+    /// lock's `ttl`.
+    pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+    /// Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked
+    /// before it may vote.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+    /// Bound on the difference of clock rates, as a fraction: validity is the `ttl` less this
+    /// part of it and 2 ms.
+    pub const DRIFT: f64 = 0.01;
+    /// The fraction of the `ttl` that must be left when a lease is won.
+    pub const MIN_VALIDITY: f64 = 0.1;
     /// Prefix of every key.
     pub const NAMESPACE: &str = "lock:";
-    /// Auto-release time set on the nodes; less where `max_ttl` or `max_hold` was
-    /// given and is less.
-    pub const TTL: Duration = Duration::from_secs(10);
-    /// How long `acquire` waits.
-    pub const WAIT: Duration = Duration::from_secs(10);
-    /// Whether leases are renewed until released.
-    pub const RENEW: bool = true;
-    /// Longest life of a lease, renewed or not; the ttl where that is longer.
-    pub const MAX_HOLD: Duration = Duration::from_secs(3600);
-    /// Longest ttl that a lock of this set may ask for.
-    pub const MAX_TTL: Duration = Duration::from_secs(60);
-    /// Time for one request to one node: connect, queue, write and reply.
-    pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
-    /// Time for the first connection to a node, which calls that ask once wait for.
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-    /// Bound on the difference of clock rates.
-    pub const DRIFT: f64 = 0.01;
-    /// Part of the ttl that must be left when a lease is won.
-    pub const MIN_VALIDITY: f64 = 0.1;
-    /// Whether a lease that is released always goes over the nodes, past who
-    /// waits in this process.
-    pub const FAIR: bool = false;
-    /// For how long a lock stays taken after it was won, released or not.
-    pub const KEEP: Duration = Duration::ZERO;
-    /// Whether the owner of a lease enters it again.
-    pub const REENTRANT: bool = true;
-    /// Whether leases have fences.
-    pub const FENCING: bool = true;
-    /// How long a lock's counter of fences lives after its last use; twice
-    /// `max_ttl` where that is longer.
+    /// How long a lock's counter of fences lives after its last use; at least twice `max_ttl`.
     pub const FENCE_TTL: Duration = Duration::from_secs(600);
-    /// Name of the set that the nodes form.
+    /// The name of the set that the nodes form: 1 to 64 printable ASCII characters without
+    /// blanks. Nodes of another set are refused.
     pub const SET_NAME: &str = "default";
-    /// Whether servers that drop keys when they are full are accepted.
+    /// Whether servers are accepted that drop keys when they are full: with them a lock may
+    /// vanish under its holder.
     pub const ACCEPT_EVICTION: bool = false;
-    /// How many replicas must have a vote before it counts.
+    /// How many replicas of a node must have a vote before it counts.
     pub const WAIT_REPLICAS: usize = 0;
+    // End of what is made.
 }
 
 /// Shortest ttl. Below it the drift allowance and a round trip leave nothing.
 pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);
 /// A bound on every duration, so that no sum of them overflows.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 const MAX_NODES: usize = 32;
-const MOST_REPLICAS: usize = 16;
 /// How long a lock is kept for the waiter whose turn it is.
 const RESERVATION: Duration = Duration::from_millis(200);
 /// The longest time between two polls of a waiter.
@@ -173,59 +185,83 @@ impl std::str::FromStr for Layout {
 /// Options of a lock. A client's are the defaults of its locks.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
-    pub(crate) times: Given,
-    /// `None`: forever.
+    // Made from core/options.toml: fields of a lock.
+    /// Auto-release time on the nodes: how long the lock outlives a crashed holder.
+    pub(crate) ttl: Option<Duration>,
+    /// How long an acquire waits: zero tries once, no limit waits forever.
     pub(crate) wait: Option<Duration>,
+    /// Whether the lease is renewed until it is released.
     pub(crate) renew: bool,
-    pub(crate) naming: Naming,
+    /// The longest life of a lease, renewed or not.
+    pub(crate) max_hold: Option<Option<Duration>>,
+    /// Whether the key on the nodes is the name itself, so that other Redlock libraries and
+    /// Quorlock exclude each other.
+    pub(crate) raw: bool,
+    /// How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's
+    /// `RLock` of that name.
     pub(crate) layout: Layout,
-    /// `None`: the [process's](process_label).
+    /// Text that is stored with the token of a lease, to tell who holds the lock.
     pub(crate) label: Option<Arc<String>>,
+    /// Whether leases have a fence.
     pub(crate) fencing: bool,
+    /// How many calls of the client may wait for the lock in a line, behind the one that asks the
+    /// nodes or holds it; one more gets `TooManyWaiters` at once.
     pub(crate) max_waiters: usize,
+    /// Whether every release goes over the nodes, where the waiters of all clients queue in their
+    /// order.
     pub(crate) fair: bool,
+    /// For how long the lock stays taken after it was won, also when it is released before: so
+    /// that a job which every host starts at about the same time runs once.
     pub(crate) keep: Duration,
-    /// How often a job begins that is to run once each time: whoever tries in the same moment as
-    /// others tries again, until one of them has it.
+    /// Whether an acquire by the `owner` of a lease enters that lease again, at once.
+    pub(crate) reentrant: bool,
+    /// The lock's group in metrics, which never name locks: a word for all of a kind, such as
+    /// `orders`.
+    pub(crate) group: Result<Group, Error>,
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not
+    /// shared keeps out, and which keep that out.
+    pub(crate) shared: bool,
+    /// Makes it a semaphore of this many slots: no more of them are held at once.
+    pub(crate) slots: Option<u32>,
+    /// The owner of leases, by a name that is valid within the client: it enters its lease again.
+    pub(crate) owner: Option<Owner>,
+    // End of what is made.
+    /// How often a job begins that is to run once each time: a try in the same moment as others is
+    /// made again, until one of them has it.
     pub(crate) once: Option<Duration>,
     /// It is won for a term of a leader.
     pub(crate) election: bool,
-    pub(crate) reentrant: bool,
-    pub(crate) owner: Option<Owner>,
     /// Whether each thread that acquires it is an owner of its own, for bindings.
     pub(crate) owned_by_threads: bool,
     /// Of a lease without an owner: the thread that acquires it.
     pub(crate) acquirer: Option<Arc<Bound>>,
-    /// Whether the lock is shared with others that ask so too.
-    pub(crate) shared: bool,
-    /// How many slots it has, of a semaphore.
-    pub(crate) slots: Option<u32>,
-    /// By which metrics tell its leases from others.
-    pub(crate) group: Result<Group, Error>,
 }
 
 impl Default for LockOptions {
     fn default() -> LockOptions {
         LockOptions {
-            times: Given::default(),
+            // Made from core/options.toml: defaults of a lock.
+            ttl: None,
             wait: Some(defaults::WAIT),
             renew: defaults::RENEW,
-            naming: Naming::Tagged,
-            layout: Layout::Plain,
+            max_hold: None,
+            raw: defaults::RAW,
+            layout: Layout::default(),
             label: None,
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
             keep: defaults::KEEP,
+            reentrant: defaults::REENTRANT,
+            group: Ok(Group::default()),
+            shared: defaults::SHARED,
+            slots: None,
+            owner: None,
+            // End of what is made.
             once: None,
             election: false,
-            reentrant: defaults::REENTRANT,
-            owner: None,
             owned_by_threads: false,
             acquirer: None,
-            shared: false,
-            slots: None,
-            group: Ok(Group::default()),
         }
     }
 }
@@ -236,112 +272,120 @@ macro_rules! lock_option_setters {
     ($Type:ident) => {
         /// Options of locks: a client's are the defaults of its locks.
         impl $Type {
-            /// Auto-release time on the nodes: how long the lock outlives a crashed
-            /// holder. 10 ms to `max_ttl`; a part of a millisecond is rounded up.
-            /// 10 s, or less where `max_ttl` or `max_hold` is less.
+            // Made from core/options.toml: setters of a client and its locks.
+            /// Auto-release time on the nodes: how long the lock outlives a crashed holder.
+            ///
+            /// A part of a millisecond is rounded up. Less than 10 s by default where `max_ttl` or `max_hold`
+            /// is less. 10 ms to `max_ttl`. Default: 10 s.
             pub fn ttl(self, ttl: Duration) -> $Type {
-                self.change(|options| options.times.ttl = Some(ttl))
+                self.change(|options| options.ttl = Some(ttl))
             }
 
-            /// How long [`acquire`](crate::Lock::acquire) waits: zero tries once,
-            /// `None` waits forever. At the end answers that are under way are
-            /// awaited where they decide, at most for another `node_timeout`. 10 s.
+            /// How long an acquire waits: zero tries once, no limit waits forever.
+            ///
+            /// At the end answers that are under way are awaited where they decide, at most for another
+            /// `node_timeout`. No limit: `None`. Default: 10 s.
             pub fn wait(self, wait: impl Into<Option<Duration>>) -> $Type {
                 let wait = wait.into();
                 self.change(|options| options.wait = wait)
             }
 
-            /// Whether the lease is renewed until released. Without, it ends after
-            /// the ttl, unless extended. On.
+            /// Whether the lease is renewed until it is released.
+            ///
+            /// Without, it ends after the `ttl`, unless extended. Default: `true`.
             pub fn renew(self, renew: bool) -> $Type {
                 self.change(|options| options.renew = renew)
             }
 
-            /// The longest life of a lease, renewed or not; `None` for no cap. One
-            /// hour, or the ttl where that is longer.
+            /// The longest life of a lease, renewed or not.
+            ///
+            /// By default the `ttl`, where that is longer than 1 h. No limit: `None`. At least `ttl`. Default:
+            /// 1 h.
             pub fn max_hold(self, max_hold: impl Into<Option<Duration>>) -> $Type {
                 let max_hold = max_hold.into();
-                self.change(|options| options.times.max_hold = Some(max_hold))
+                self.change(|options| options.max_hold = Some(max_hold))
             }
 
-            /// Whether the key on the nodes is the name itself, so that other Redlock
-            /// libraries and Quorlock exclude each other. Off.
+            /// Whether the key on the nodes is the name itself, so that other Redlock libraries and Quorlock
+            /// exclude each other.
+            ///
+            /// Not with `shared` nor `slots`. Default: `false`.
             pub fn raw(self, raw: bool) -> $Type {
-                use crate::node::names::Naming::{Raw, Tagged};
-                let naming = if raw { Raw } else { Tagged };
-                self.change(|options| options.naming = naming)
+                self.change(|options| options.raw = raw)
             }
 
-            /// How the lock is stored on the nodes. [`Layout::Redisson`](crate::Layout): as one
-            /// lock with Redisson's `RLock` of that name, for programs in Java and others
-            /// beside each other. The key is the name, as with [`raw`](Self::raw). Both wake
-            /// each other, and leases have fences of one order with `RFencedLock`.
+            /// How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's `RLock`
+            /// of that name.
             ///
-            /// A lock with a [named owner](crate::Owner::named) is held by that owner in every
-            /// process, and in Java (there it is `redisson.getId() + ":" + threadId`): each
-            /// may enter while another is inside, and the last one out frees the lock. Any
-            /// other lease has an owner of its own.
-            ///
-            /// Waiters are not queued on the nodes, for Redisson knows no such queue, and Java's
-            /// waiters come in any order. Not with `shared`, `slots` nor `keep`, and such a lease
-            /// is not exported. Plain.
+            /// In Redisson's layout the key is the name, a named `owner` is one in all processes and in Java,
+            /// and waiters are not queued on the nodes. Both wake each other, and leases have fences of one
+            /// order with `RFencedLock`. Such a lease is not exported. Not with `shared`, `slots` nor `keep`.
+            /// Default: `plain`.
             pub fn layout(self, layout: crate::Layout) -> $Type {
                 self.change(|options| options.layout = layout)
             }
 
-            /// Text that is stored with the token of a lease, to tell who holds the lock: at
-            /// most 256 bytes without control characters; empty for none. An acquire that enters a
-            /// lease again leaves that lease's label as it is. What is [`raw`](Self::raw), or in
-            /// Redisson's layout, has no label. `host:pid`.
+            /// Text that is stored with the token of a lease, to tell who holds the lock.
+            ///
+            /// Without control characters; empty for none. An acquire that enters a lease again leaves that
+            /// lease's label as it is. What is `raw`, or in Redisson's layout, has no label. At most 256 bytes.
+            /// Default: `host:pid`.
             pub fn label(self, label: impl Into<String>) -> $Type {
                 let label = std::sync::Arc::new(label.into());
                 self.change(|options| options.label = Some(label.clone()))
             }
 
-            /// Whether leases have [fences](crate::Lease::fence). On.
+            /// Whether leases have a fence.
+            ///
+            /// Without, one key less is written on each node. Default: `true`.
             pub fn fencing(self, fencing: bool) -> $Type {
                 self.change(|options| options.fencing = fencing)
             }
 
-            /// How many acquires of one client may wait for the lock, behind the one
-            /// that asks the nodes; more are refused at once with `TooManyWaiters`.
-            /// 10,000.
+            /// How many calls of the client may wait for the lock in a line, behind the one that asks the nodes
+            /// or holds it; one more gets `TooManyWaiters` at once.
+            ///
+            /// With 0 no call waits behind another. Default: 10,000.
             pub fn max_waiters(self, max_waiters: usize) -> $Type {
                 self.change(|options| options.max_waiters = max_waiters)
             }
 
-            /// Whether every release goes over the nodes, where the waiters of other
-            /// clients queue. Without, a lease may be passed on to the next who waits
-            /// in the client, up to 16 times in a row. Off.
+            /// Whether every release goes over the nodes, where the waiters of all clients queue in their
+            /// order.
+            ///
+            /// Without, a lease may be passed on to the next in line of this client, up to 16 times in a row.
+            /// Default: `false`.
             pub fn fair(self, fair: bool) -> $Type {
                 self.change(|options| options.fair = fair)
             }
 
-            /// For how long the lock stays taken after it was won, also when it is
-            /// released before: so that a job which every host starts at about the same
-            /// time runs once. At most `max_ttl`. Counted on this client's clock, and
-            /// kept by the nodes that the release reaches; a lease that is lost, or whose
-            /// process dies, leaves the lock to its ttl. Zero.
+            /// For how long the lock stays taken after it was won, also when it is released before: so that a
+            /// job which every host starts at about the same time runs once.
+            ///
+            /// Counted on this client's clock, and kept by the nodes that the release reaches; a lease that is
+            /// lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `shared`.
+            /// Default: 0.
             pub fn keep(self, keep: Duration) -> $Type {
                 self.change(|options| options.keep = keep)
             }
 
-            /// Whether an acquire by the [owner](crate::Lock::owner) of a lease enters
-            /// that lease again, at once. Without, an owner by name waits as any other does,
-            /// for its own lease too; an owner that is the calling thread would wait in vain,
-            /// and gets `WouldDeadlock` at once. On.
+            /// Whether an acquire by the `owner` of a lease enters that lease again, at once.
+            ///
+            /// Without, an owner by name waits as any other does, for its own lease too; an owner that is the
+            /// calling thread would wait in vain, and gets `WouldDeadlock` at once. Default: `true`.
             pub fn reentrant(self, reentrant: bool) -> $Type {
                 self.change(|options| options.reentrant = reentrant)
             }
 
-            /// The group of the lock in [metrics](crate::metrics_text), which never name
-            /// locks: a word for all of a kind, such as `orders`. At most 64 bytes. The
-            /// process keeps 64 groups; those that come later are counted as `other`. Empty.
+            /// The lock's group in metrics, which never name locks: a word for all of a kind, such as `orders`.
+            ///
+            /// The process keeps 64 groups; those that come later are counted as `other`. At most 64 bytes.
+            /// Default: empty.
             pub fn group(self, group: impl AsRef<str>) -> $Type {
-                use crate::protocol::group::Group;
-                let group = Group::given(group.as_ref());
-                self.change(move |options| options.group = group.clone())
+                let group = crate::protocol::group::Group::given(group.as_ref());
+                self.change(|options| options.group = group.clone())
             }
+            // End of what is made.
         }
     };
 }
@@ -351,15 +395,37 @@ pub(crate) use lock_option_setters;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) nodes: Vec<Address>,
-    pub(crate) namespace: Arc<str>,
+    // Made from core/options.toml: settings.
+    /// The longest `ttl` of any lock of the set, and so how long a node that may have lost its
+    /// memory gives no vote.
+    pub(crate) max_ttl: Option<Duration>,
+    /// Time for one request to one node: connect, queue, write and reply; at most a quarter of a
+    /// lock's `ttl`.
     pub(crate) node_timeout: Duration,
+    /// Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked
+    /// before it may vote.
     pub(crate) connect_timeout: Duration,
+    /// Bound on the difference of clock rates, as a fraction: validity is the `ttl` less this
+    /// part of it and 2 ms.
     pub(crate) drift: f64,
+    /// The fraction of the `ttl` that must be left when a lease is won.
     pub(crate) min_validity: f64,
+    /// Prefix of every key.
+    pub(crate) namespace: Arc<str>,
+    /// How long a lock's counter of fences lives after its last use; at least twice `max_ttl`.
+    pub(crate) fence_ttl: Option<Duration>,
+    /// The name of the set that the nodes form: 1 to 64 printable ASCII characters without
+    /// blanks. Nodes of another set are refused.
     pub(crate) set_name: Arc<str>,
+    /// Whether a node that may have lost its memory gives no vote until every vote that it may
+    /// have given is over, which is after `max_ttl`.
     pub(crate) restart_guard: RestartGuard,
+    /// Whether servers are accepted that drop keys when they are full: with them a lock may
+    /// vanish under its holder.
     pub(crate) accept_eviction: bool,
+    /// How many replicas of a node must have a vote before it counts.
     pub(crate) wait_replicas: usize,
+    // End of what is made.
     pub(crate) lock: LockOptions,
 }
 
@@ -373,10 +439,19 @@ impl LockOptions {
         }
     }
 
+    /// How its name becomes its key in Quorlock's own layout.
+    fn own_naming(&self) -> Naming {
+        if self.raw {
+            Naming::Raw
+        } else {
+            Naming::Tagged
+        }
+    }
+
     /// How its name becomes its key.
     pub(crate) fn naming(&self) -> Naming {
         match self.layout {
-            Layout::Plain => self.naming,
+            Layout::Plain => self.own_naming(),
             Layout::Redisson => Naming::Raw,
         }
     }
@@ -440,7 +515,7 @@ impl LockOptions {
         if let Some(name) = self.owner.as_ref().and_then(Owner::name) {
             given::check("owner", name).map_err(Error::invalid)?;
         }
-        let Times { ttl, max_hold, .. } = self.times.settled();
+        let Times { ttl, max_hold, .. } = settings.times(self);
         let max_ttl = settings.max_ttl();
         if ttl < MIN_TTL {
             return Err(Error::invalid(format!(
@@ -469,7 +544,7 @@ impl LockOptions {
             self.check_election()?;
         }
         if self.shared {
-            settings.may_share(self.naming)?;
+            settings.may_share(self.own_naming())?;
             if !self.keep.is_zero() {
                 return Err(Error::invalid(format!(
                     "keep is {:?}, and a shared lease keeps nothing: leave keep or shared out",
@@ -493,7 +568,7 @@ impl LockOptions {
                     "a job that one host runs is held by one: leave slots or once out",
                 ));
             }
-            if self.naming == Naming::Raw {
+            if self.own_naming() == Naming::Raw {
                 return Err(Error::invalid(
                     "a semaphore has no raw key, for other libraries count otherwise: leave raw out",
                 ));
@@ -561,14 +636,25 @@ impl Settings {
         self.nodes.iter().any(is_cluster)
     }
 
+    /// The times of a lock, where some follow others.
+    pub(crate) fn times(&self, lock: &LockOptions) -> Times {
+        let given = Given {
+            ttl: lock.ttl,
+            max_hold: lock.max_hold,
+            max_ttl: self.max_ttl,
+            fence_ttl: self.fence_ttl,
+        };
+        given.settled()
+    }
+
     /// The longest ttl of any lock of the set.
     pub(crate) fn max_ttl(&self) -> Duration {
-        self.lock.times.settled().max_ttl
+        self.times(&self.lock).max_ttl
     }
 
     /// How long a lock's counter of fences lives.
     pub(crate) fn fence_ttl(&self) -> Duration {
-        self.lock.times.settled().fence_ttl
+        self.times(&self.lock).fence_ttl
     }
 
     /// The times of a lock with this ttl.
@@ -621,13 +707,6 @@ impl Settings {
                 ),
             }));
         }
-        if self.wait_replicas > MOST_REPLICAS {
-            return Err(Error::invalid(format!(
-                "wait_replicas is {}: give 0 to {MOST_REPLICAS}, at most as many replicas as each \
-                 node has",
-                self.wait_replicas
-            )));
-        }
         let memory = |node: &&Address| matches!(node.endpoint, Endpoint::Memory(_));
         if self.wait_replicas > 0
             && let Some(node) = self.nodes.iter().find(memory)
@@ -649,10 +728,14 @@ impl Settings {
         }
         given::check("namespace", self.namespace.as_bytes()).map_err(Error::invalid)?;
         given::check("set_name", self.set_name.as_bytes()).map_err(Error::invalid)?;
-        let Times {
-            max_ttl, fence_ttl, ..
-        } = self.lock.times.settled();
-        within("max_ttl", max_ttl, MIN_TTL, LONGEST_TTL)?;
+        let times = self.times(&self.lock);
+        // Made from core/options.toml: bounds.
+        within(
+            "max_ttl",
+            times.max_ttl,
+            Duration::from_millis(10),
+            Duration::from_secs(86400),
+        )?;
         within(
             "node_timeout",
             self.node_timeout,
@@ -665,6 +748,10 @@ impl Settings {
             Duration::from_millis(1),
             Duration::from_secs(60),
         )?;
+        fraction("drift", self.drift, 0.001, 0.5)?;
+        fraction("min_validity", self.min_validity, 0.0, 0.9)?;
+        counted("wait_replicas", self.wait_replicas, 0, 16)?;
+        // End of what is made.
         if self.set_name.is_empty()
             || self.set_name.len() > 64
             || !self.set_name.bytes().all(|b| b.is_ascii_graphic())
@@ -674,12 +761,11 @@ impl Settings {
                 given::shown("set_name", &self.set_name)
             )));
         }
-        within("fence_ttl", fence_ttl, 2 * max_ttl, LONGEST).map_err(|e| {
+        let max_ttl = times.max_ttl;
+        within("fence_ttl", times.fence_ttl, 2 * max_ttl, LONGEST).map_err(|e| {
             let least = format!("at least twice max_ttl ({max_ttl:?})");
             Error::invalid(format!("{}, {least}", e.detail()))
         })?;
-        fraction("drift", self.drift, 0.001, 0.5)?;
-        fraction("min_validity", self.min_validity, 0.0, 0.9)?;
         self.lock.check(self)
     }
 }
@@ -702,6 +788,15 @@ fn shown(time: Duration) -> String {
         Duration::ZERO => "0".into(),
         time => format!("{time:?}"),
     }
+}
+
+fn counted(what: &str, value: usize, low: usize, high: usize) -> Result<(), Error> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{what} is {value}: give {low} to {high}"
+    )))
 }
 
 fn fraction(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {

@@ -316,7 +316,7 @@ impl Lease {
             "it is shared, and others hold the lock beside it"
         } else if terms.keys.field.is_some() {
             "in Redisson's layout it is its owner's"
-        } else if !terms.keep.is_zero() {
+        } else if !terms.asked.keep.is_zero() {
             "its lock is kept beyond the release, by the client that won it"
         } else {
             return Ok(());
@@ -361,7 +361,7 @@ impl Lease {
             slot: self.slot(),
             value: hold.value(),
             ttl: hold.terms.timing.ttl,
-            renew: hold.terms.renew,
+            renew: hold.terms.asked.renew,
             fence: hold.last_fence(),
             max_hold,
         };

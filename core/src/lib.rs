@@ -157,6 +157,7 @@ pub mod sim {
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};
+    pub use crate::protocol::asked::Asked;
     pub use crate::protocol::counters::Counters;
     pub use crate::protocol::hold::{Extended, Hold, Terms, Watch};
     pub use crate::protocol::loss::LossReason;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::client::shared::Shared;
-use crate::config::{Layout, LockOptions, MIN_TTL, lock_option_setters};
+use crate::config::{Layout, LockOptions, MIN_TTL, Times, lock_option_setters};
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::event::{LogEvent, event};
 use crate::force::{Forced, force_release};
@@ -88,34 +88,38 @@ impl Lock {
         self
     }
 
-    /// Who may re-enter. Without an owner every acquire is a stranger to every
-    /// other.
-    pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
-        self.options.owner = owner.into();
-        self
-    }
-
-    /// Whether the lease is shared with others that ask for the lock so too: it is one of many
-    /// readers, whom a lease that is not shared keeps out, and who keep that out. Off.
+    // Made from core/options.toml: setters of a lock.
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not shared
+    /// keeps out, and which keep that out.
     ///
-    /// A reader that asks while a writer waits is served after that writer.
-    /// The fence of a shared lease is above that of each lease before it that was not shared,
-    /// and below that of each after it. Among readers it says nothing: two may have one
-    /// number, and who came later the smaller. An owner that has a shared lease and asks for
-    /// one that is not gets `WouldDeadlock` at once.
-    ///
-    /// Not with [`raw`](Lock::raw), whose other libraries know no readers, nor with
-    /// [`keep`](Lock::keep), nor where nodes may evict keys.
+    /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
+    /// is above that of each lease before it that was not shared, and below that of each such lease
+    /// after it; among readers it says nothing. An owner that shares the lock and asks for it alone
+    /// gets `WouldDeadlock` at once. Not with `raw`, `keep`, `slots` nor `accept_eviction`. Default:
+    /// `false`.
     pub fn shared(self, shared: bool) -> Lock {
         self.change(|options| options.shared = shared)
     }
 
-    /// Makes it a [semaphore](crate::Client::semaphore) of this many slots, 1 to 128: no more of
-    /// them are held at once. `None`, the default, makes it a lock.
+    /// Makes it a semaphore of this many slots: no more of them are held at once.
+    ///
+    /// Every client of the semaphore asks for as many slots: the largest number in use is the limit. A
+    /// lock of that name is another matter. 1 to 128. Not with `raw`, `shared`, `layout` nor `once`.
     pub fn slots(self, slots: impl Into<Option<u32>>) -> Lock {
         let slots = slots.into();
         self.change(|options| options.slots = slots)
     }
+
+    /// The owner of leases, by a name that is valid within the client: it enters its lease again.
+    ///
+    /// An acquire that gives the same name, in any thread but with the same client, enters the lock
+    /// again. What is acquired by hand without an owner is bound to no thread, and a second acquire
+    /// waits for it as for a stranger's.
+    pub fn owner(self, owner: impl Into<Option<Owner>>) -> Lock {
+        let owner = owner.into();
+        self.change(|options| options.owner = owner.clone())
+    }
+    // End of what is made.
 
     /// For a job that every host starts by its own clock, once in each `every`, and that is to
     /// run once: does not wait, [keeps](Lock::keep) the lock for half of `every`, at most
@@ -220,6 +224,11 @@ impl Lock {
         self.client.running()
     }
 
+    /// Its times, where some follow others.
+    fn times(&self) -> Times {
+        self.client.settings.times(&self.options)
+    }
+
     /// How long an acquire waits.
     pub(crate) fn waits(&self) -> Option<Duration> {
         self.options.wait
@@ -232,7 +241,7 @@ impl Lock {
 
     /// How much of its ttl has to be left when a lease is won.
     pub(crate) fn min_validity(&self) -> Duration {
-        let ttl = self.options.times.settled().ttl;
+        let ttl = self.times().ttl;
         self.client.settings.timing(ttl).min_validity
     }
 
@@ -417,7 +426,7 @@ impl Lock {
 
     /// What is asked of the nodes.
     fn terms(&self, client: &Inner) -> Result<Terms, Error> {
-        let times = self.options.times.settled();
+        let times = self.times();
         Ok(Terms {
             keys: self.asked_for(client)?,
             label: match self.options.naming() {
@@ -429,10 +438,7 @@ impl Lock {
             },
             timing: client.settings.timing(times.ttl),
             drift: client.settings.drift,
-            renew: self.options.renew,
-            fair: self.options.fair,
-            keep: self.options.keep,
-            max_hold: times.max_hold,
+            asked: self.options.asked(times),
             bound: match &self.options.owner {
                 Some(owner) => owner.bound(),
                 None => self.options.acquirer.clone(),
@@ -548,58 +554,8 @@ impl Lock {
     /// What the lock was given and a lease that it enters does not have, told once
     /// for each lease. What is the client's own was not given.
     fn overruled(&self, client: &Inner, held: &Held) -> Option<LogEvent> {
-        let usual = &client.settings.lock;
-        // All of them, so that a new option does not compile before it was thought of.
-        let LockOptions {
-            times: given_times,
-            renew: given_renew,
-            fencing: given_fencing,
-            fair: given_fair,
-            keep: given_keep,
-            // What makes it another lock, or another hold, which is not entered again.
-            naming: _,
-            layout: _,
-            slots: _,
-            owner: _,
-            owned_by_threads: _,
-            // A reader may be within a writer of one owner, and a writer within a reader is refused.
-            shared: _,
-            // Of the call, and not of the lease.
-            wait: _,
-            max_waiters: _,
-            once: _,
-            election: _,
-            reentrant: _,
-            acquirer: _,
-            // People are told by these, and nothing rests on them.
-            label: _,
-            group: _,
-        } = &self.options;
-        let (times, has) = (given_times.settled(), &held.hold.terms);
-        let ttl = given_times.ttl != usual.times.ttl && times.ttl != has.timing.ttl;
-        let max_hold =
-            given_times.max_hold != usual.times.max_hold && times.max_hold != has.max_hold;
-        let renew = *given_renew != usual.renew && *given_renew != has.renew;
-        let fair = *given_fair != usual.fair && *given_fair != has.fair;
-        let fences = has.keys.fence_ttl.is_some();
-        let fencing = *given_fencing != usual.fencing && *given_fencing != fences;
-        let keep = *given_keep != usual.keep && *given_keep != has.keep;
-        let limit = |time: Option<Duration>| time.map_or("none".into(), |time| format!("{time:?}"));
-        let differ = [
-            ttl.then(|| format!("ttl ({:?}, not {:?})", has.timing.ttl, times.ttl)),
-            max_hold.then(|| {
-                format!(
-                    "max_hold ({}, not {})",
-                    limit(has.max_hold),
-                    limit(times.max_hold)
-                )
-            }),
-            renew.then(|| format!("renew ({}, not {})", has.renew, given_renew)),
-            fair.then(|| format!("fair ({}, not {})", has.fair, given_fair)),
-            fencing.then(|| format!("fencing ({fences}, not {given_fencing})")),
-            keep.then(|| format!("keep ({:?}, not {given_keep:?})", has.keep)),
-        ];
-        let differ: Vec<_> = differ.into_iter().flatten().collect();
+        let (has, usual) = (&held.hold.terms.asked, &client.settings.lock);
+        let differ = self.options.overruled(self.times(), has, usual);
         if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -928,7 +884,7 @@ impl Lock {
             share,
             self.name.clone(),
             self.options.naming(),
-            self.options.times.settled().ttl,
+            self.times().ttl,
         )
     }
 }
@@ -947,7 +903,7 @@ pub(crate) fn unless_others<T>(error: Error) -> Result<Option<T>, Error> {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let times = self.options.times.settled();
+        let times = self.times();
         f.debug_struct("Lock")
             .field("name", &format_args!("{}", shown(&self.name)))
             .field("ttl", &times.ttl)

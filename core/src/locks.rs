@@ -63,12 +63,29 @@ impl Locks {
         Locks(locks.map(|lock| lock.change(&change)).collect())
     }
 
-    /// Who may enter again: as [`Lock::owner`], of each name by itself.
+    // Made from core/options.toml: setters of several locks.
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not shared
+    /// keeps out, and which keep that out.
+    ///
+    /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
+    /// is above that of each lease before it that was not shared, and below that of each such lease
+    /// after it; among readers it says nothing. An owner that shares the lock and asks for it alone
+    /// gets `WouldDeadlock` at once. Not with `raw`, `keep`, `slots` nor `accept_eviction`. Default:
+    /// `false`.
+    pub fn shared(self, shared: bool) -> Locks {
+        self.change(|options| options.shared = shared)
+    }
+
+    /// The owner of leases, by a name that is valid within the client: it enters its lease again.
+    ///
+    /// An acquire that gives the same name, in any thread but with the same client, enters the lock
+    /// again. What is acquired by hand without an owner is bound to no thread, and a second acquire
+    /// waits for it as for a stranger's.
     pub fn owner(self, owner: impl Into<Option<Owner>>) -> Locks {
         let owner = owner.into();
-        let locks = self.0.into_iter();
-        Locks(locks.map(|lock| lock.owner(owner.clone())).collect())
+        self.change(|options| options.owner = owner.clone())
     }
+    // End of what is made.
 
     /// Checks names and options without acquiring.
     ///

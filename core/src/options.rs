@@ -65,6 +65,7 @@ macro_rules! options_with_those_of_locks {
             $(#[$about])*
             $Name for $Target {
                 $($own)*
+                // Made from core/options.toml: options of a client and its locks.
                 #[serde(with = "seconds")] ttl: Duration,
                 #[serde(with = "limit")] wait: Option<Duration>,
                 renew: bool,
@@ -78,6 +79,7 @@ macro_rules! options_with_those_of_locks {
                 #[serde(with = "seconds")] keep: Duration,
                 reentrant: bool,
                 group: String,
+                // End of what is made.
             }
         }
     };
@@ -90,6 +92,7 @@ options_with_those_of_locks! {
     /// {"nodes": ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"], "ttl": 30, "wait": null}
     /// ```
     ClientOptions for ClientBuilder {
+        // Made from core/options.toml: options of a client.
         nodes: Vec<String>,
         #[serde(with = "seconds")] max_ttl: Duration,
         #[serde(with = "seconds")] node_timeout: Duration,
@@ -97,14 +100,15 @@ options_with_those_of_locks! {
         drift: f64,
         min_validity: f64,
         namespace: String,
-        ca: String,
-        cert: String,
-        key: String,
         #[serde(with = "seconds")] fence_ttl: Duration,
         set_name: String,
         #[serde(with = "word")] restart_guard: RestartGuard,
         accept_eviction: bool,
         wait_replicas: usize,
+        ca: String,
+        cert: String,
+        key: String,
+        // End of what is made.
     }
 }
 
@@ -119,8 +123,10 @@ options_with_those_of_locks! {
     /// The options of a lock, as a file has them. With the feature `serde`. An owner is no matter
     /// of a file: see [`Lock::owner`].
     LockOptions for Lock {
+        // Made from core/options.toml: options of a lock.
         shared: bool,
         slots: u32,
+        // End of what is made.
     }
 }
 

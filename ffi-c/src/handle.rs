@@ -2,6 +2,7 @@
 //! way to make it, to look at it and to free it, each typed.
 
 use std::ffi::c_char;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use quorlock_core::binding::{self, process_id};
@@ -163,10 +164,10 @@ pub(crate) fn text<'a>(data: *const c_char, len: usize, what: &str) -> Result<&'
     std::str::from_utf8(bytes(data, len, what)?).map_err(|_| invalid(format!("{what} is not UTF-8")))
 }
 
-/// A number of things. The bound is that of every language.
-pub(crate) fn count(count: i64, what: &str) -> Result<usize, Error> {
-    let given = i32::try_from(count).ok().and_then(|count| usize::try_from(count).ok());
-    given.ok_or_else(|| invalid(format!("{what} is {count}: give 0 to {}", i32::MAX)))
+/// A number of things, of which there may be so many.
+pub(crate) fn count(count: i64, may: RangeInclusive<usize>, what: &str) -> Result<usize, Error> {
+    let given = usize::try_from(count).ok().filter(|count| may.contains(count));
+    given.ok_or_else(|| invalid(format!("{what} is {count}: give {} to {}", may.start(), may.end())))
 }
 
 /// A time that cannot be without end.

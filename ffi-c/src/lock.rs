@@ -10,7 +10,7 @@ use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
 use crate::handle::{self, Handle, Shared, wait};
 use crate::lease::{quorlock_lease_t, tell};
-use crate::lock_options::quorlock_lock_options_t;
+use crate::lock_options::{quorlock_lock_options_t, slots_of};
 use crate::time::QUORLOCK_DEFAULT;
 
 /// A name with options; holds nothing. May be used by all threads at once.
@@ -74,7 +74,7 @@ pub extern "C" fn quorlock_semaphore_new(
     boundary!(error, {
         handle::wanted(lock, "lock")?;
         let named = named(client, name, name_len, options)?;
-        let named = named.slots(handle::count(slots, "slots")? as u32);
+        let named = named.slots(slots_of(slots)?);
         named.check()?;
         handle::give(lock, "lock", quorlock_lock_t(named))
     })

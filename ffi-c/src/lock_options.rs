@@ -69,121 +69,58 @@ pub extern "C" fn quorlock_lock_options_free(options: *mut quorlock_lock_options
     boundary!({ handle::free(options) });
 }
 
-/// Auto-release time on the nodes: how long the lock outlives a crashed holder.
-/// 10 to the client's max_ttl.
+// Made from core/options.toml: setters of a lock.
+/// Auto-release time on the nodes: how long the lock outlives a crashed holder. A part of a
+/// millisecond is rounded up. Less than 10,000 ms by default where max_ttl or max_hold is less.
+/// 10 ms to max_ttl. Default: 10,000 ms.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_ttl(options: *mut quorlock_lock_options_t, ttl_ms: i64) -> i32 {
     set(options, || handle::millis(ttl_ms, "ttl"), Lock::ttl)
 }
 
-/// How long quorlock_lock() waits with #QUORLOCK_DEFAULT: 0 tries once,
-/// #QUORLOCK_FOREVER waits without end.
+/// How long an acquire waits: zero tries once, no limit waits forever. At the end answers that
+/// are under way are awaited where they decide, at most for another node_timeout. No limit:
+/// #QUORLOCK_FOREVER. Default: 10,000 ms.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_wait(options: *mut quorlock_lock_options_t, wait_ms: i64) -> i32 {
     set(options, || handle::limit(wait_ms, "wait"), Lock::wait)
 }
 
-/// Whether a lease is renewed until it is released. Without, it ends after the
-/// ttl, unless extended.
+/// Whether the lease is renewed until it is released. Without, it ends after the ttl, unless
+/// extended. Default: true.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_renew(options: *mut quorlock_lock_options_t, renew: bool) -> i32 {
     set(options, || Ok(renew), Lock::renew)
 }
 
-/// The longest life of a lease, renewed or not; #QUORLOCK_FOREVER for no cap.
+/// The longest life of a lease, renewed or not. By default the ttl, where that is longer than
+/// 3,600,000 ms. No limit: #QUORLOCK_FOREVER. At least ttl. Default: 3,600,000 ms.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_max_hold(options: *mut quorlock_lock_options_t, max_hold_ms: i64) -> i32 {
     set(options, || handle::limit(max_hold_ms, "max_hold"), Lock::max_hold)
 }
 
-/// Whether the key on the nodes is the name itself, so that other Redlock
-/// libraries and Quorlock exclude each other.
+/// Whether the key on the nodes is the name itself, so that other Redlock libraries and
+/// Quorlock exclude each other. Not with shared nor slots. Default: false.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_raw(options: *mut quorlock_lock_options_t, raw: bool) -> i32 {
     set(options, || Ok(raw), Lock::raw)
 }
 
-/// Whether leases have fences: see quorlock_lease_fence().
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_fencing(options: *mut quorlock_lock_options_t, fencing: bool) -> i32 {
-    set(options, || Ok(fencing), Lock::fencing)
-}
-
-/// How many calls of the lock's client may wait for it in a line, behind the one
-/// that asks the nodes or holds it; one more fails at once with
-/// #QUORLOCK_TOO_MANY_WAITERS. 0 to 2^31 - 1; with 0 nobody waits behind another.
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_max_waiters(
-    options: *mut quorlock_lock_options_t, max_waiters: i64,
-) -> i32 {
-    set(options, || handle::count(max_waiters, "max_waiters"), Lock::max_waiters)
-}
-
-/// Whether every release goes over the nodes, where the waiters of other clients
-/// queue. Without, a lease may be passed on to the next in line of the lock's
-/// client, up to 16 times in a row.
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_options_t, fair: bool) -> i32 {
-    set(options, || Ok(fair), Lock::fair)
-}
-
-/// For how long the lock stays taken after it was won, also when it is released
-/// before: so that a job which every host starts at about the same time runs once.
-/// At most max_ttl. Counted on this client's clock, and kept by the nodes that the
-/// release reaches; a lease that is lost, or whose process dies, leaves the lock to
-/// its ttl.
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_options_t, keep_ms: i64) -> i32 {
-    set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
-}
-
-/// Whether the lease is one of many that share the lock: readers, whom a lease that is
-/// not shared keeps out, and who keep that out. Whoever shares the lock and asks for it alone
-/// gets #QUORLOCK_WOULD_DEADLOCK at once. Not with raw, nor keep. False.
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_options_t, shared: bool) -> i32 {
-    set(options, || Ok(shared), Lock::shared)
-}
-
-/// Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once.
-/// No thread owns a lease of it, so none enters again, unless the options name an owner. All
-/// who use it have to ask for as many slots: the largest number in use is the limit. A lock
-/// of that name is another matter. Not with raw, nor shared.
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_slots(options: *mut quorlock_lock_options_t, slots: i64) -> i32 {
-    set(options, || handle::count(slots, "slots"), |lock, slots| lock.slots(slots as u32))
-}
-
-/// #QUORLOCK_LAYOUT_REDISSON makes it one lock with Java's RLock of that name. The key is the
-/// name then, a named owner is one in all processes and in Java, and waiters are not queued on
-/// the nodes. Not with shared, slots, nor keep. #QUORLOCK_LAYOUT_PLAIN.
+/// How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's RLock
+/// of that name. In Redisson's layout the key is the name, a named owner is one in all
+/// processes and in Java, and waiters are not queued on the nodes. Both wake each other, and
+/// leases have fences of one order with RFencedLock. Such a lease is not exported. Not with
+/// shared, slots nor keep. Default: "plain".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_layout(options: *mut quorlock_lock_options_t, layout: i32) -> i32 {
     set(options, || layout_of(layout), Lock::layout)
 }
 
-pub(crate) fn layout_of(number: i32) -> Result<Layout, Error> {
-    match number {
-        QUORLOCK_LAYOUT_PLAIN => Ok(Layout::Plain),
-        QUORLOCK_LAYOUT_REDISSON => Ok(Layout::Redisson),
-        _ => Err(invalid(format!("layout is {number}: give a QUORLOCK_LAYOUT_ constant, 0 or 1"))),
-    }
-}
-
-/// The lock's group in quorlock_metrics_text(), which never names locks: a word for
-/// all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
-/// keeps 64 groups; later ones are counted as "other". Empty.
-#[unsafe(no_mangle)]
-pub extern "C" fn quorlock_lock_options_set_group(
-    options: *mut quorlock_lock_options_t, text: *const c_char, len: usize,
-) -> i32 {
-    set(options, || Ok(handle::text(text, len, "group")?.to_owned()), Lock::group)
-}
-
-/// Text that is stored with the token of a lease, to tell who holds the lock; `len` bytes of
-/// UTF-8, at most 256, without control characters; empty for none. An acquire that enters a
-/// lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has
-/// no label. "host:pid".
+/// Text that is stored with the token of a lease, to tell who holds the lock. Without control
+/// characters; empty for none. An acquire that enters a lease again leaves that lease's label
+/// as it is. What is raw, or in Redisson's layout, has no label. At most 256 bytes. Default:
+/// "host:pid".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_label(
     options: *mut quorlock_lock_options_t, text: *const c_char, len: usize,
@@ -191,12 +128,87 @@ pub extern "C" fn quorlock_lock_options_set_label(
     set(options, || Ok(handle::text(text, len, "label")?.to_owned()), Lock::label)
 }
 
-/// Whether an owner that holds the lock enters it again, at once. Without, an owner by name
-/// waits as any other does, for its own lease too; where the owner is the calling thread that
-/// would be in vain, and fails at once with #QUORLOCK_WOULD_DEADLOCK.
+/// Whether leases have a fence. Without, one key less is written on each node. Default: true.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_fencing(options: *mut quorlock_lock_options_t, fencing: bool) -> i32 {
+    set(options, || Ok(fencing), Lock::fencing)
+}
+
+/// How many calls of the client may wait for the lock in a line, behind the one that asks the
+/// nodes or holds it; one more gets #QUORLOCK_TOO_MANY_WAITERS at once. With 0 no call waits
+/// behind another. Default: 10,000.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_max_waiters(
+    options: *mut quorlock_lock_options_t, max_waiters: i64,
+) -> i32 {
+    set(options, || handle::count(max_waiters, 0..=2_147_483_647, "max_waiters"), Lock::max_waiters)
+}
+
+/// Whether every release goes over the nodes, where the waiters of all clients queue in their
+/// order. Without, a lease may be passed on to the next in line of this client, up to 16 times
+/// in a row. Default: false.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_options_t, fair: bool) -> i32 {
+    set(options, || Ok(fair), Lock::fair)
+}
+
+/// For how long the lock stays taken after it was won, also when it is released before: so that
+/// a job which every host starts at about the same time runs once. Counted on this client's
+/// clock, and kept by the nodes that the release reaches; a lease that is lost, or whose
+/// process dies, leaves the lock to its ttl. At most max_ttl. Not with shared. Default: 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_options_t, keep_ms: i64) -> i32 {
+    set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
+}
+
+/// Whether an acquire by the owner of a lease enters that lease again, at once. Without, an
+/// owner by name waits as any other does, for its own lease too; an owner that is the calling
+/// thread would wait in vain, and gets #QUORLOCK_WOULD_DEADLOCK at once. Default: true.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_reentrant(options: *mut quorlock_lock_options_t, reentrant: bool) -> i32 {
     set(options, || Ok(reentrant), Lock::reentrant)
+}
+
+/// The lock's group in metrics, which never name locks: a word for all of a kind, such as
+/// orders. The process keeps 64 groups; those that come later are counted as other. At most 64
+/// bytes. Default: "".
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_group(
+    options: *mut quorlock_lock_options_t, text: *const c_char, len: usize,
+) -> i32 {
+    set(options, || Ok(handle::text(text, len, "group")?.to_owned()), Lock::group)
+}
+
+/// Whether the lease is one of many that share the lock: readers, which a lease that is not
+/// shared keeps out, and which keep that out. A reader that asks while a writer waits is served
+/// after that writer. The fence of a shared lease is above that of each lease before it that
+/// was not shared, and below that of each such lease after it; among readers it says nothing.
+/// An owner that shares the lock and asks for it alone gets #QUORLOCK_WOULD_DEADLOCK at once.
+/// Not with raw, keep, slots nor accept_eviction. Default: false.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_options_t, shared: bool) -> i32 {
+    set(options, || Ok(shared), Lock::shared)
+}
+
+pub(crate) fn slots_of(slots: i64) -> Result<u32, Error> {
+    Ok(handle::count(slots, 1..=128, "slots")? as u32)
+}
+
+/// Makes it a semaphore of this many slots: no more of them are held at once. Every client of
+/// the semaphore asks for as many slots: the largest number in use is the limit. A lock of that
+/// name is another matter. 1 to 128. Not with raw, shared, layout nor once.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_slots(options: *mut quorlock_lock_options_t, slots: i64) -> i32 {
+    set(options, || slots_of(slots), Lock::slots)
+}
+// End of what is made.
+
+pub(crate) fn layout_of(number: i32) -> Result<Layout, Error> {
+    match number {
+        QUORLOCK_LAYOUT_PLAIN => Ok(Layout::Plain),
+        QUORLOCK_LAYOUT_REDISSON => Ok(Layout::Redisson),
+        _ => Err(invalid(format!("layout is {number}: give a QUORLOCK_LAYOUT_ constant, 0 or 1"))),
+    }
 }
 
 /// Names the owner: an acquire that gives the same name, in any thread but with the same

@@ -14,7 +14,7 @@ What an option has there:
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `of_the_set`: it is the same for all clients of a set. `variable`: of the environment.
 - `spelled`: where a language writes it otherwise. `by_position`: the places where it stands behind the name and not among the options.
-- `follows`: the options by which its default changes, so that the core knows whether it was given.
+- `unset`: its default follows others, so the core knows whether it was given. `parsed`: the type of the core to which its text is parsed.
 - `text`, `more`: a sentence, and what else is to be said.
 """
 
@@ -31,7 +31,7 @@ LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
 FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
-          "follows", "text", "more"}
+          "unset", "parsed", "text", "more"}
 
 
 def read():
@@ -84,13 +84,17 @@ def shown(value, options, language, place):
     """A bound or a default as a sentence has it."""
     if value in options:
         return marked(spelled(value, options[value], language, place), language)
+    if milliseconds(value) == 0:
+        return "0"
     if milliseconds(value) is not None:
         return f"{milliseconds(value):,} ms" if language in ("c", "cpp", "node") else value
     if isinstance(value, bool):
         return marked(str(value) if language == "python" else str(value).lower(), language)
-    if str(value).isdigit():
-        return f"{int(value):,}"
-    if isinstance(value, float) or re.match(r"[\d.]+( bytes)?$", str(value)):
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if re.match(r"\d+ bytes$", value):
         return str(value)
     if language in ("c", "cpp"):
         return f'"{value}"'
@@ -110,6 +114,12 @@ def listed(words, last):
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
+# What says that a time has no limit.
+NO_LIMIT = {"rust": "`None`", "python": "`None`", "node": "`null` or `Infinity`", "c": "#QUORLOCK_FOREVER", "cpp": "forever", "command": "`forever`"}
+# The bound of every language's integers, which nobody has to be told.
+INTEGERS = 2**31 - 1
+
+
 def about(name, options, language, place):
     """What is said of an option in that place: a sentence, and what follows it."""
     option = options[name]
@@ -117,7 +127,11 @@ def about(name, options, language, place):
     first, rest = spoken(option["text"], options, language, place), []
     if "more" in option:
         rest.append(spoken(option["more"], options, language, place))
+    if option["takes"] == "limit":
+        rest.append(f"No limit: {NO_LIMIT[language]}.")
     least, most = option.get("least"), option.get("most")
+    if most == INTEGERS:
+        least = most = None
     if least is not None and most is not None:
         rest.append(f"{say(least)} to {say(most)}.")
     elif least is not None or most is not None:
@@ -220,8 +234,8 @@ def serde(options):
 
 # The modules that make something of it, each by a function `made(options)` which yields the path of a file, the name of a part of it or
 # nothing for the whole, and the text.
-MAKERS = ("make_node", "make_python")
-BEGIN, END = re.compile(r"Made from core/options\.toml: (.*?)\.?(?: -->)?$"), "End of what is made"
+MAKERS = ("make_rust", "make_c", "make_node", "make_python")
+BEGIN, END = re.compile(r"Made from core/options\.toml: (.*?)\.?(?: -->| \*/)?$"), "End of what is made"
 
 
 def replaced(text, part, made):

@@ -40,15 +40,19 @@ impl Default for ClientBuilder {
             nodes: None,
             settings: Settings {
                 nodes: Vec::new(),
-                namespace: defaults::NAMESPACE.into(),
+                // Made from core/options.toml: settings.
+                max_ttl: None,
                 node_timeout: defaults::NODE_TIMEOUT,
                 connect_timeout: defaults::CONNECT_TIMEOUT,
                 drift: defaults::DRIFT,
                 min_validity: defaults::MIN_VALIDITY,
+                namespace: defaults::NAMESPACE.into(),
+                fence_ttl: None,
                 set_name: defaults::SET_NAME.into(),
                 restart_guard: RestartGuard::default(),
                 accept_eviction: defaults::ACCEPT_EVICTION,
                 wait_replicas: defaults::WAIT_REPLICAS,
+                // End of what is made.
                 lock: LockOptions::default(),
             },
             ca: None,
@@ -139,110 +143,126 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a lock's counter of fences lives after its last use; at least
-    /// twice `max_ttl`. After that the order of fences rests on the nodes'
-    /// clocks. 10 min, or twice `max_ttl` where that is longer.
-    pub fn fence_ttl(self, fence_ttl: Duration) -> ClientBuilder {
-        self.change(|options| options.times.fence_ttl = Some(fence_ttl))
+    // Made from core/options.toml: setters of a client.
+    /// The longest `ttl` of any lock of the set, and so how long a node that may have lost its memory
+    /// gives no vote.
+    ///
+    /// 10 ms to 24 h. Default: 60 s.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> ClientBuilder {
+        self.settings.max_ttl = Some(max_ttl);
+        self.gives("max_ttl")
     }
 
-    /// The name of the set that the nodes form: 1 to 64 printable characters.
-    /// Nodes of another set are refused (docs/operations/sets.md). `default`.
-    pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
-        self.settings.set_name = set_name.into().into();
-        self.gives("set_name")
-    }
-
-    /// Whether a node that may have lost its memory gives no vote until every
-    /// vote that it may have given is over; the same for all clients of a set.
-    /// `Auto`: on for three nodes and more, and where a node fails over to another server.
-    /// With `On` a wholly new set waits, too.
-    pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
-        self.settings.restart_guard = restart_guard;
-        self.gives("restart_guard")
-    }
-
-    /// Accepts servers that drop keys when they are full: with them a lock may
-    /// vanish under its holder. Off.
-    pub fn accept_eviction(mut self, accept: bool) -> ClientBuilder {
-        self.settings.accept_eviction = accept;
-        self.gives("accept_eviction")
-    }
-
-    /// How many replicas of a node must have a vote before it counts, by one `WAIT` behind each
-    /// write that asks for votes; 0 to 16. With as many as the node has replicas, a master that
-    /// is cut off from them gives no votes, and a failover loses none (docs/operations/sentinel.md). A
-    /// replica that hangs then holds up every request to its master for half of
-    /// `node_timeout`, and the votes that it misses do not count. 0.
-    pub fn wait_replicas(mut self, replicas: usize) -> ClientBuilder {
-        self.settings.wait_replicas = replicas;
-        self.gives("wait_replicas")
-    }
-
-    /// The longest ttl of any lock of the set, and so how long a node that may
-    /// have lost its memory gives no vote; the same for all clients of a set.
-    /// 60 s.
-    pub fn max_ttl(self, max_ttl: Duration) -> ClientBuilder {
-        self.change(|options| options.times.max_ttl = Some(max_ttl))
-            .gives("max_ttl")
-    }
-
-    /// Time for one request to one node: connect, queue, write and reply; at
-    /// most a quarter of a lock's ttl. 250 ms. A hung node costs no latency, for
-    /// rounds end at the quorum.
+    /// Time for one request to one node: connect, queue, write and reply; at most a quarter of a lock's
+    /// `ttl`.
+    ///
+    /// A hung node costs no latency, for rounds end at the quorum. 1 ms to 60 s. Default: 250 ms.
     pub fn node_timeout(mut self, node_timeout: Duration) -> ClientBuilder {
         self.settings.node_timeout = node_timeout;
         self.gives("node_timeout")
     }
 
-    /// Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked
-    /// before it may vote. Calls that ask once (`wait` of zero,
-    /// [`try_acquire`](crate::Lock::try_acquire), [`inspect`](crate::Lock::inspect)) wait for
-    /// the first connections as long, until a quorum of nodes is connected. 2 s.
+    /// Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked before it
+    /// may vote.
+    ///
+    /// Calls that ask once wait for the first connections as long, until a quorum of nodes is
+    /// connected. 1 ms to 60 s. Default: 2 s.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> ClientBuilder {
         self.settings.connect_timeout = connect_timeout;
         self.gives("connect_timeout")
     }
 
-    /// Bound on the difference of clock rates, as a fraction: validity is the
-    /// ttl less `drift` of it and 2 ms. 0.01; at least 0.001.
+    /// Bound on the difference of clock rates, as a fraction: validity is the `ttl` less this part of
+    /// it and 2 ms.
+    ///
+    /// 0.001 to 0.5. Default: 0.01.
     pub fn drift(mut self, drift: f64) -> ClientBuilder {
         self.settings.drift = drift;
         self
     }
 
-    /// The fraction of the ttl that must be left when a lease is won. 0.1.
+    /// The fraction of the `ttl` that must be left when a lease is won.
+    ///
+    /// 0 to 0.9. Default: 0.1.
     pub fn min_validity(mut self, min_validity: f64) -> ClientBuilder {
         self.settings.min_validity = min_validity;
         self
     }
 
-    /// Prefix of every key. `lock:`.
+    /// Prefix of every key.
+    ///
+    /// Default: `lock:`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> ClientBuilder {
         self.settings.namespace = namespace.into().into();
         self.gives("namespace")
     }
 
-    /// Certificates that vouch for `rediss://` nodes, in place of the
-    /// system's: the path of a PEM file, or its text.
+    /// How long a lock's counter of fences lives after its last use; at least twice `max_ttl`.
+    ///
+    /// After that the order of fences rests on the nodes' clocks. By default twice `max_ttl`, where
+    /// that is longer than 10 min. Default: 10 min.
+    pub fn fence_ttl(mut self, fence_ttl: Duration) -> ClientBuilder {
+        self.settings.fence_ttl = Some(fence_ttl);
+        self
+    }
+
+    /// The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks.
+    /// Nodes of another set are refused.
+    ///
+    /// Default: `default`.
+    pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
+        self.settings.set_name = set_name.into().into();
+        self.gives("set_name")
+    }
+
+    /// Whether a node that may have lost its memory gives no vote until every vote that it may have
+    /// given is over, which is after `max_ttl`.
+    ///
+    /// `auto` is on for three nodes and more, and where a node fails over to another server. With `on`
+    /// a wholly new set waits, too. Default: `auto`.
+    pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
+        self.settings.restart_guard = restart_guard;
+        self.gives("restart_guard")
+    }
+
+    /// Whether servers are accepted that drop keys when they are full: with them a lock may vanish
+    /// under its holder.
+    ///
+    /// Default: `false`.
+    pub fn accept_eviction(mut self, accept_eviction: bool) -> ClientBuilder {
+        self.settings.accept_eviction = accept_eviction;
+        self.gives("accept_eviction")
+    }
+
+    /// How many replicas of a node must have a vote before it counts.
+    ///
+    /// With as many as the node has, a master that is cut off from them gives no votes, and a failover
+    /// loses none. A replica that hangs holds up every request to its master for half of
+    /// `node_timeout`. 0 to 16. Default: 0.
+    pub fn wait_replicas(mut self, wait_replicas: usize) -> ClientBuilder {
+        self.settings.wait_replicas = wait_replicas;
+        self.gives("wait_replicas")
+    }
+
+    /// Certificates that vouch for `rediss://` nodes, in place of the system's: the path of a PEM file,
+    /// or its text.
     pub fn ca(mut self, ca: impl Into<String>) -> ClientBuilder {
         self.ca = Some(ca.into());
         self.gives("ca")
     }
 
-    /// The client's certificate: the path of a PEM file, or its text. Goes
-    /// with [`key`](ClientBuilder::key).
+    /// The client's certificate: the path of a PEM file, or its text. Goes with `key`.
     pub fn cert(mut self, cert: impl Into<String>) -> ClientBuilder {
         self.cert = Some(cert.into());
         self.gives("cert")
     }
 
-    /// The key of the client's certificate: the path of a PEM file, or its
-    /// text.
+    /// The key of the client's certificate: the path of a PEM file, or its text.
     pub fn key(mut self, key: impl Into<String>) -> ClientBuilder {
         self.key = Some(key.into());
         self.gives("key")
     }
+    // End of what is made.
 
     /// Runs the client on the tokio runtime that [`build`](ClientBuilder::build)
     /// is called in, in place of Quorlock's own I/O thread. Saves the hop

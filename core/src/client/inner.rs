@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::metrics::{Registered, Standing, counted};
-use crate::config::{Given, LockOptions, Settings};
+use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::event::event;
 use crate::hash::HashMap;
@@ -122,17 +122,13 @@ impl Inner {
 
     /// The ttl of an extension that was given one, checked.
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Duration, Error> {
-        let times = Given {
+        let options = LockOptions {
             ttl: Some(ttl),
             max_hold: Some(None),
-            ..Given::default()
-        };
-        let options = LockOptions {
-            times,
             ..LockOptions::default()
         };
         options.check(&self.settings)?;
-        Ok(times.settled().ttl)
+        Ok(self.settings.times(&options).ttl)
     }
 
     /// See [`Client::close`](crate::Client::close).

@@ -11,6 +11,7 @@ use crate::export::Exported;
 use crate::foreign;
 use crate::lease::Lease;
 use crate::mutants::mutant;
+use crate::node::names::Naming;
 use crate::node::{Adopted, Keys};
 use crate::protocol::adopt;
 use crate::protocol::force::ban_for;
@@ -35,7 +36,7 @@ impl Lock {
         options.owner = None;
         options.once = None;
         options.slots = exported.slot.map(|slot| slot.saturating_add(1));
-        options.naming = exported.naming();
+        options.raw = exported.naming() == Naming::Raw;
         options.layout = Layout::Plain;
         options.fencing = exported.fence != 0;
         options.renew = exported.renew;

@@ -35,6 +35,7 @@ use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Keys, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::owner::Bound;
+use crate::protocol::asked::Asked;
 use crate::protocol::counters::count;
 use crate::protocol::fence::{self, Fence};
 use crate::protocol::group::Group;
@@ -67,14 +68,8 @@ pub struct Terms {
     pub timing: Timing,
     /// Bound on the difference of clock rates.
     pub drift: f64,
-    /// Whether the watchdog renews the lease.
-    pub renew: bool,
-    /// Longest life of the token.
-    pub max_hold: Option<Duration>,
-    /// Whether the lease is not passed on.
-    pub fair: bool,
-    /// For how long after it was won the lock stays taken, released or not.
-    pub keep: Duration,
+    /// What another request for the lock is compared with.
+    pub asked: Asked,
     /// The thread that the lease is bound to.
     pub bound: Option<Arc<Bound>>,
     /// By which metrics tell it from others.

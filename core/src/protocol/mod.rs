@@ -7,6 +7,7 @@ pub mod acquire;
 pub(crate) mod adopt;
 pub(crate) mod apart;
 pub(crate) mod ask_all;
+pub mod asked;
 pub(crate) mod contention;
 pub(crate) mod counters;
 pub(crate) mod fence;

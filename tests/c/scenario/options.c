@@ -1,68 +1,78 @@
-/* Clients and locks with the options of their lines. A new option goes here. */
+/* Clients and locks with the options of their lines. */
 
 #include "scenario.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Sets the option of a client; whether there is one of that name. */
+static bool set_of_client(quorlock_client_options_t *options, const char *name, char *value) {
+    if (!strcmp(name, "nodes")) {
+        const char *urls[64];
+        size_t count = 0;
+        for (char *url = strtok(value, ","); url && count < 64; url = strtok(NULL, ",")) urls[count++] = url;
+        return quorlock_client_options_set_nodes(options, urls, count), true;
+    }
+    // Made from core/options.toml: options of a client.
+    if (!strcmp(name, "ttl")) return quorlock_client_options_set_ttl(options, millis(value)), true;
+    if (!strcmp(name, "wait")) return quorlock_client_options_set_wait(options, limit(value)), true;
+    if (!strcmp(name, "renew")) return quorlock_client_options_set_renew(options, on(value)), true;
+    if (!strcmp(name, "max_hold")) return quorlock_client_options_set_max_hold(options, limit(value)), true;
+    if (!strcmp(name, "raw")) return quorlock_client_options_set_raw(options, on(value)), true;
+    if (!strcmp(name, "layout")) return quorlock_client_options_set_layout(options, layout_of(value)), true;
+    if (!strcmp(name, "label")) return quorlock_client_options_set_label(options, value, unescape(value)), true;
+    if (!strcmp(name, "fencing")) return quorlock_client_options_set_fencing(options, on(value)), true;
+    if (!strcmp(name, "max_waiters")) return quorlock_client_options_set_max_waiters(options, count_of(value)), true;
+    if (!strcmp(name, "fair")) return quorlock_client_options_set_fair(options, on(value)), true;
+    if (!strcmp(name, "keep")) return quorlock_client_options_set_keep(options, millis(value)), true;
+    if (!strcmp(name, "reentrant")) return quorlock_client_options_set_reentrant(options, on(value)), true;
+    if (!strcmp(name, "group")) return quorlock_client_options_set_group(options, value, unescape(value)), true;
+    if (!strcmp(name, "max_ttl")) return quorlock_client_options_set_max_ttl(options, millis(value)), true;
+    if (!strcmp(name, "node_timeout")) return quorlock_client_options_set_node_timeout(options, millis(value)), true;
+    if (!strcmp(name, "connect_timeout")) return quorlock_client_options_set_connect_timeout(options, millis(value)), true;
+    if (!strcmp(name, "drift")) return quorlock_client_options_set_drift(options, fraction(value)), true;
+    if (!strcmp(name, "min_validity")) return quorlock_client_options_set_min_validity(options, fraction(value)), true;
+    if (!strcmp(name, "namespace")) return quorlock_client_options_set_namespace(options, value, unescape(value)), true;
+    if (!strcmp(name, "fence_ttl")) return quorlock_client_options_set_fence_ttl(options, millis(value)), true;
+    if (!strcmp(name, "set_name")) return quorlock_client_options_set_set_name(options, value, unescape(value)), true;
+    if (!strcmp(name, "restart_guard")) return quorlock_client_options_set_restart_guard(options, restart_guard_of(value)), true;
+    if (!strcmp(name, "accept_eviction")) return quorlock_client_options_set_accept_eviction(options, on(value)), true;
+    if (!strcmp(name, "wait_replicas")) return quorlock_client_options_set_wait_replicas(options, count_of(value)), true;
+    if (!strcmp(name, "ca")) return quorlock_client_options_set_ca(options, value, unescape(value)), true;
+    if (!strcmp(name, "cert")) return quorlock_client_options_set_cert(options, value, unescape(value)), true;
+    if (!strcmp(name, "key")) return quorlock_client_options_set_key(options, value, unescape(value)), true;
+    // End of what is made.
+    return false;
+}
+
+/* The same of a lock. */
+static bool set_of_lock(quorlock_lock_options_t *options, const char *name, char *value) {
+    // Made from core/options.toml: options of a lock.
+    if (!strcmp(name, "ttl")) return quorlock_lock_options_set_ttl(options, millis(value)), true;
+    if (!strcmp(name, "wait")) return quorlock_lock_options_set_wait(options, limit(value)), true;
+    if (!strcmp(name, "renew")) return quorlock_lock_options_set_renew(options, on(value)), true;
+    if (!strcmp(name, "max_hold")) return quorlock_lock_options_set_max_hold(options, limit(value)), true;
+    if (!strcmp(name, "raw")) return quorlock_lock_options_set_raw(options, on(value)), true;
+    if (!strcmp(name, "layout")) return quorlock_lock_options_set_layout(options, layout_of(value)), true;
+    if (!strcmp(name, "label")) return quorlock_lock_options_set_label(options, value, unescape(value)), true;
+    if (!strcmp(name, "fencing")) return quorlock_lock_options_set_fencing(options, on(value)), true;
+    if (!strcmp(name, "max_waiters")) return quorlock_lock_options_set_max_waiters(options, count_of(value)), true;
+    if (!strcmp(name, "fair")) return quorlock_lock_options_set_fair(options, on(value)), true;
+    if (!strcmp(name, "keep")) return quorlock_lock_options_set_keep(options, millis(value)), true;
+    if (!strcmp(name, "reentrant")) return quorlock_lock_options_set_reentrant(options, on(value)), true;
+    if (!strcmp(name, "group")) return quorlock_lock_options_set_group(options, value, unescape(value)), true;
+    if (!strcmp(name, "shared")) return quorlock_lock_options_set_shared(options, on(value)), true;
+    if (!strcmp(name, "slots")) return quorlock_lock_options_set_slots(options, count_of(value)), true;
+    if (!strcmp(name, "owner")) return quorlock_lock_options_set_owner(options, value, unescape(value)), true;
+    // End of what is made.
+    return false;
+}
+
 struct answer make_client(struct line *line) {
     quorlock_client_options_t *options = quorlock_client_options_new();
     for (int at = 2; at < line->count;) {
         char *value, *name = option(line, &at, &value);
-        if (!strcmp(name, "nodes")) {
-            const char *urls[64];
-            size_t count = 0;
-            for (char *url = strtok(value, ","); url && count < 64; url = strtok(NULL, ",")) urls[count++] = url;
-            quorlock_client_options_set_nodes(options, urls, count);
-        } else if (!strcmp(name, "ttl")) {
-            quorlock_client_options_set_ttl(options, millis(value));
-        } else if (!strcmp(name, "wait")) {
-            quorlock_client_options_set_wait(options, limit(value));
-        } else if (!strcmp(name, "renew")) {
-            quorlock_client_options_set_renew(options, on(value));
-        } else if (!strcmp(name, "max_hold")) {
-            quorlock_client_options_set_max_hold(options, limit(value));
-        } else if (!strcmp(name, "max_ttl")) {
-            quorlock_client_options_set_max_ttl(options, millis(value));
-        } else if (!strcmp(name, "node_timeout")) {
-            quorlock_client_options_set_node_timeout(options, millis(value));
-        } else if (!strcmp(name, "connect_timeout")) {
-            quorlock_client_options_set_connect_timeout(options, millis(value));
-        } else if (!strcmp(name, "drift")) {
-            quorlock_client_options_set_drift(options, fraction(value));
-        } else if (!strcmp(name, "min_validity")) {
-            quorlock_client_options_set_min_validity(options, fraction(value));
-        } else if (!strcmp(name, "raw")) {
-            quorlock_client_options_set_raw(options, on(value));
-        } else if (!strcmp(name, "fencing")) {
-            quorlock_client_options_set_fencing(options, on(value));
-        } else if (!strcmp(name, "fence_ttl")) {
-            quorlock_client_options_set_fence_ttl(options, millis(value));
-        } else if (!strcmp(name, "max_waiters")) {
-            quorlock_client_options_set_max_waiters(options, count_of(value));
-        } else if (!strcmp(name, "fair")) {
-            quorlock_client_options_set_fair(options, on(value));
-        } else if (!strcmp(name, "keep")) {
-            quorlock_client_options_set_keep(options, millis(value));
-        } else if (!strcmp(name, "layout")) {
-            quorlock_client_options_set_layout(options, layout(value));
-        } else if (!strcmp(name, "restart_guard")) {
-            quorlock_client_options_set_restart_guard(options, guard(value));
-        } else if (!strcmp(name, "accept_eviction")) {
-            quorlock_client_options_set_accept_eviction(options, on(value));
-        } else if (!strcmp(name, "wait_replicas")) {
-            quorlock_client_options_set_wait_replicas(options, count_of(value));
-        } else {
-            size_t len = unescape(value);
-            if (!strcmp(name, "namespace")) quorlock_client_options_set_namespace(options, value, len);
-            else if (!strcmp(name, "set_name")) quorlock_client_options_set_set_name(options, value, len);
-            else if (!strcmp(name, "group")) quorlock_client_options_set_group(options, value, len);
-            else if (!strcmp(name, "label")) quorlock_client_options_set_label(options, value, len);
-            else if (!strcmp(name, "ca")) quorlock_client_options_set_ca(options, value, len);
-            else if (!strcmp(name, "cert")) quorlock_client_options_set_cert(options, value, len);
-            else if (!strcmp(name, "key")) quorlock_client_options_set_key(options, value, len);
-            else fail("expected no option %s", name);
-        }
+        if (!set_of_client(options, name, value)) fail("expected no option %s", name);
     }
     quorlock_client_t *client = NULL;
     quorlock_error_t *error = NULL;
@@ -103,22 +113,7 @@ void make_lock(struct line *line) {
     for (size_t at = 0; at < lock->count; at++) lock->lens[at] = unescape((char *)lock->names[at]);
     for (int at = 4; at < line->count;) {
         char *value, *name = option(line, &at, &value);
-        if (!strcmp(name, "ttl")) quorlock_lock_options_set_ttl(lock->options, millis(value));
-        else if (!strcmp(name, "wait")) quorlock_lock_options_set_wait(lock->options, limit(value));
-        else if (!strcmp(name, "renew")) quorlock_lock_options_set_renew(lock->options, on(value));
-        else if (!strcmp(name, "max_hold")) quorlock_lock_options_set_max_hold(lock->options, limit(value));
-        else if (!strcmp(name, "raw")) quorlock_lock_options_set_raw(lock->options, on(value));
-        else if (!strcmp(name, "fencing")) quorlock_lock_options_set_fencing(lock->options, on(value));
-        else if (!strcmp(name, "max_waiters")) quorlock_lock_options_set_max_waiters(lock->options, count_of(value));
-        else if (!strcmp(name, "fair")) quorlock_lock_options_set_fair(lock->options, on(value));
-        else if (!strcmp(name, "shared")) quorlock_lock_options_set_shared(lock->options, on(value));
-        else if (!strcmp(name, "slots")) quorlock_lock_options_set_slots(lock->options, count_of(value));
-        else if (!strcmp(name, "keep")) quorlock_lock_options_set_keep(lock->options, millis(value));
-        else if (!strcmp(name, "layout")) quorlock_lock_options_set_layout(lock->options, layout(value));
-        else if (!strcmp(name, "group")) quorlock_lock_options_set_group(lock->options, value, unescape(value));
-        else if (!strcmp(name, "label")) quorlock_lock_options_set_label(lock->options, value, unescape(value));
-        else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
-        else fail("expected no option %s", name);
+        if (!set_of_lock(lock->options, name, value)) fail("expected no option %s", name);
     }
     /* An actor is a thread. */
     if (lock->kind != ELECTION) quorlock_lock_options_set_owner_thread(lock->options, true);

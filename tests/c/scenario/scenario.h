@@ -49,8 +49,8 @@ int64_t millis(const char *text);
 int64_t limit(const char *text);
 int64_t count_of(const char *text);
 bool on(const char *text);
-int32_t guard(const char *text);
-int32_t layout(const char *text);
+int32_t restart_guard_of(const char *text);
+int32_t layout_of(const char *text);
 double fraction(const char *text);
 /* `%XX` is one byte, `%` alone the empty text. Returns the number of bytes; they are in place. */
 size_t unescape(char *text);

@@ -85,13 +85,13 @@ bool on(const char *text) {
 }
 
 /* Another word is a number that is no guard: for the library to refuse. */
-int32_t guard(const char *text) {
+int32_t restart_guard_of(const char *text) {
     if (!strcmp(text, "auto")) return QUORLOCK_RESTART_GUARD_AUTO;
     if (!strcmp(text, "on")) return QUORLOCK_RESTART_GUARD_ON;
     return strcmp(text, "off") ? -1 : QUORLOCK_RESTART_GUARD_OFF;
 }
 
-int32_t layout(const char *text) {
+int32_t layout_of(const char *text) {
     if (!strcmp(text, "plain")) return QUORLOCK_LAYOUT_PLAIN;
     return strcmp(text, "redisson") ? -1 : QUORLOCK_LAYOUT_REDISSON;
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Hold, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
+use quorlock::sim::{Acquired, Asked, Hold, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
@@ -65,10 +65,7 @@ fn terms() -> Terms {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
-        renew: false,
-        max_hold: None,
-        fair: false,
-        keep: Duration::ZERO,
+        asked: Asked::default(),
         bound: None,
         group: Default::default(),
     }

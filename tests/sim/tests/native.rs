@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Clock, Hold, Inbox, Instant, Lines, Link, LossReason, Request, Set, Sink, Sleep,
-    Terms, Ticket, Timing, Wait, Waits, Wakers, Watchdog, acquire,
+    Acquired, Asked, Clock, Hold, Inbox, Instant, Lines, Link, LossReason, Request, Set, Sink,
+    Sleep, Terms, Ticket, Timing, Wait, Waits, Wakers, Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder, ErrorKind, Owner};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -34,10 +34,7 @@ fn terms() -> Terms {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(500)),
         drift: 0.01,
-        renew: false,
-        max_hold: None,
-        fair: false,
-        keep: Duration::ZERO,
+        asked: Asked::default(),
         bound: None,
         group: Default::default(),
     }
@@ -428,7 +425,10 @@ fn a_fence_is_written_back_beyond_all_that_is_stored() {
 fn a_holder_is_forced_out() -> Result<(), String> {
     let stage = Stage::new(3);
     let renewed = Terms {
-        renew: true,
+        asked: Asked {
+            renew: true,
+            ..Asked::default()
+        },
         ..terms()
     };
     let first = stage.wants(0, Duration::ZERO, renewed);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Inbox, Instant, Keys, Lines, Mode, Set, Terms, Timing, Wait, Waits, acquire,
+    Acquired, Asked, Inbox, Instant, Keys, Lines, Mode, Set, Terms, Timing, Wait, Waits, acquire,
 };
 use quorlock_sim::contender::{KEYS, keys_of};
 use quorlock_sim::random::Random;
@@ -30,10 +30,7 @@ fn terms(mode: Mode) -> Terms {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(250)),
         drift: 0.01,
-        renew: false,
-        max_hold: None,
-        fair: false,
-        keep: Duration::ZERO,
+        asked: Asked::default(),
         bound: None,
         group: Default::default(),
     }

@@ -345,7 +345,7 @@ impl Hold {
 
     /// The lease ends here at the latest.
     pub(super) fn last_end(&self) -> Instant {
-        let max_hold = self.terms.max_hold;
+        let max_hold = self.terms.asked.max_hold;
         max_hold.map_or(Instant::FAR, |max_hold| self.begun() + max_hold)
     }
 

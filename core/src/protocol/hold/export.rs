@@ -51,7 +51,7 @@ impl Hold {
             let left = now.until(self.last_end());
             mutant!("max-hold-begins-anew", left.min(max_hold), max_hold)
         };
-        let left = self.terms.max_hold.map(left);
+        let left = self.terms.asked.max_hold.map(left);
         Some(left)
     }
 

@@ -231,7 +231,7 @@ impl Hold {
         let mut look = self.end();
         let mut due = Vec::new();
         let gone = Hold::is_ended_by_its_thread(&state);
-        if self.terms.renew && !mutant!("renews-for-the-gone", gone, false) {
+        if self.terms.asked.renew && !mutant!("renews-for-the-gone", gone, false) {
             for (i, node) in state.votes.nodes.iter_mut().enumerate() {
                 let requests = &mut node.requests;
                 let busy = requests.renewing.is_some_and(|deadline| now < deadline);
@@ -309,7 +309,7 @@ impl Hold {
 
     /// Warns once at four fifths of `max_hold`; returns when to look.
     fn warn_near_the_cap(&self, state: &mut State, now: Instant) -> Instant {
-        let Some(max_hold) = self.terms.max_hold else {
+        let Some(max_hold) = self.terms.asked.max_hold else {
             return Instant::FAR;
         };
         let at = self.begun() + max_hold.mul_f64(0.8);
@@ -333,7 +333,7 @@ impl Hold {
     /// When the watchdog has to look first.
     pub(crate) fn first_look(&self) -> Instant {
         let mut look = self.end();
-        if self.terms.renew {
+        if self.terms.asked.renew {
             look = look.min(self.rules().coarse(self.begun() + self.renew_every));
         }
         look

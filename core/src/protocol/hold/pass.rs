@@ -31,10 +31,7 @@ impl Terms {
             timing,
             // The client's own.
             drift: _,
-            renew,
-            max_hold,
-            fair,
-            keep,
+            asked,
             // The lease that follows has its own.
             label: _,
             bound: _,
@@ -67,12 +64,9 @@ impl Terms {
             && counted == other.timing.counted
             && min_validity == other.timing.min_validity
             && node_timeout == other.timing.node_timeout
-            && *renew
-            && other.renew
-            && !fair
-            && !other.fair
-            && *keep == other.keep
-            && *max_hold == other.max_hold
+            && *asked == other.asked
+            && asked.renew
+            && !asked.fair
     }
 
     /// Whether the nodes know the owner, and others may be that too.
@@ -99,6 +93,7 @@ impl Hold {
         let ample = now + self.terms.timing.ttl / 2;
         let young = self
             .terms
+            .asked
             .max_hold
             .is_none_or(|max_hold| now + max_hold.mul_f64(0.8) <= self.last_end());
         let fence = self.fence();

@@ -206,7 +206,7 @@ impl Hold {
     /// The lease is its user's from now on: what is kept is kept from here. One that nobody
     /// has got is taken back without a trace.
     pub(crate) fn hand_over(&self) {
-        if self.terms.keep.is_zero() {
+        if self.terms.asked.keep.is_zero() {
             return;
         }
         let (never, now) = (Instant::NEVER.0, self.set.clock.now().0);
@@ -224,7 +224,7 @@ impl Hold {
     /// How the release of this token leaves the lock: taken to the end of its
     /// [`keep`](super::Terms::keep), at whatever rate the nodes' clocks go.
     pub(super) fn leaving(&self, now: Instant) -> Leaving {
-        let keep = self.terms.keep;
+        let keep = self.terms.asked.keep;
         if self.mode() == Mode::Shared {
             return Leaving::Free;
         }
@@ -245,7 +245,8 @@ impl Hold {
 
     /// Whether the lock stays taken though the present lease is given up at `now`.
     pub(super) fn is_kept(&self, now: Instant) -> bool {
-        self.won().is_some_and(|won| now < won + self.terms.keep)
+        self.won()
+            .is_some_and(|won| now < won + self.terms.asked.keep)
     }
 
     /// When the present lease became its user's.

@@ -458,10 +458,10 @@ mod tests {
             label: Arc::default(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
-            renew: true,
-            max_hold: None,
-            fair: false,
-            keep: Duration::ZERO,
+            asked: crate::protocol::asked::Asked {
+                renew: true,
+                ..Default::default()
+            },
             bound: None,
             group: Default::default(),
         }

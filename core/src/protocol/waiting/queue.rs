@@ -372,7 +372,7 @@ impl<'a> Quest<'a> {
 
     /// How many fences to ask for where others may come to wait behind us.
     fn most(&self) -> u32 {
-        let passed_on = !self.terms.fair && self.terms.keys.mode.is_alone();
+        let passed_on = !self.terms.asked.fair && self.terms.keys.mode.is_alone();
         if passed_on { 1 + IN_A_ROW } else { 1 }
     }
 

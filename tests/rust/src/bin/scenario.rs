@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Client, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
+use quorlock::{
+    Client, ClientBuilder, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking,
+};
 use tokio::sync::Notify;
 
 fn main() -> ExitCode {
@@ -387,74 +389,12 @@ impl Runner {
     }
 
     fn client(&mut self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
-        line.only(&[
-            "nodes",
-            "ttl",
-            "wait",
-            "renew",
-            "max_hold",
-            "max_ttl",
-            "node_timeout",
-            "connect_timeout",
-            "drift",
-            "min_validity",
-            "namespace",
-            "label",
-            "raw",
-            "fencing",
-            "fence_ttl",
-            "max_waiters",
-            "fair",
-            "keep",
-            "layout",
-            "group",
-            "set_name",
-            "restart_guard",
-            "accept_eviction",
-            "wait_replicas",
-            "ca",
-            "cert",
-            "key",
-        ])?;
-        let mut b = Client::builder();
-        for (name, value) in &line.options {
-            b = match *name {
-                "restart_guard" => match value.parse() {
-                    Ok(guard) => b.restart_guard(guard),
-                    Err(error) => return Ok(Err(error)),
-                },
-                "layout" => match value.parse() {
-                    Ok(layout) => b.layout(layout),
-                    Err(error) => return Ok(Err(error)),
-                },
-                "fencing" => b.fencing(switch(value)?),
-                "fence_ttl" => b.fence_ttl(millis(value)?),
-                "max_waiters" => b.max_waiters(number(value)?),
-                "fair" => b.fair(switch(value)?),
-                "keep" => b.keep(millis(value)?),
-                "group" => b.group(string(value)),
-                "set_name" => b.set_name(string(value)),
-                "accept_eviction" => b.accept_eviction(switch(value)?),
-                "wait_replicas" => b.wait_replicas(number(value)?),
-                "nodes" => b.nodes(value.split(',').filter(|url| !url.is_empty())),
-                "ttl" => b.ttl(millis(value)?),
-                "wait" => b.wait(limit(value)?),
-                "renew" => b.renew(switch(value)?),
-                "max_hold" => b.max_hold(limit(value)?),
-                "max_ttl" => b.max_ttl(millis(value)?),
-                "node_timeout" => b.node_timeout(millis(value)?),
-                "connect_timeout" => b.connect_timeout(millis(value)?),
-                "drift" => b.drift(fraction(value)?),
-                "min_validity" => b.min_validity(fraction(value)?),
-                "namespace" => b.namespace(string(value)),
-                "label" => b.label(string(value)),
-                "raw" => b.raw(switch(value)?),
-                "ca" => b.ca(string(value)),
-                "cert" => b.cert(string(value)),
-                _ => b.key(string(value)),
-            };
-        }
-        Ok(b.build().map(|client| {
+        let to = match with_options(Client::builder(), line) {
+            Ok(to) => to,
+            Err(NotSet::Refused(error)) => return Ok(Err(error)),
+            Err(NotSet::Line(why)) => return Err(why),
+        };
+        Ok(to.build().map(|client| {
             self.order.push(client.clone());
             self.clients.insert(line.words[1].to_owned(), client);
             "ok".to_owned()
@@ -462,32 +402,20 @@ impl Runner {
     }
 
     fn lock(&mut self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
-        line.only(&[
-            "ttl",
-            "wait",
-            "renew",
-            "max_hold",
-            "raw",
-            "fencing",
-            "max_waiters",
-            "fair",
-            "keep",
-            "layout",
-            "group",
-            "label",
-            "shared",
-            "slots",
-            "owner",
-        ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
         let names = line.word(3)?;
-        let lock = match line.words[0] {
-            "lock" => Asked::One(with_options(client.lock(bytes(names)), line)?),
-            "election" => Asked::Term(with_options(client.election(bytes(names)), line)?),
+        let made = match line.words[0] {
+            "lock" => with_options(client.lock(bytes(names)), line).map(Asked::One),
+            "election" => with_options(client.election(bytes(names)), line).map(Asked::Term),
             _ => {
                 let names = names.split(',').map(bytes);
-                Asked::All(with_options(client.lock_all(names), line)?)
+                with_options(client.lock_all(names), line).map(Asked::All)
             }
+        };
+        let lock = match made {
+            Ok(lock) => lock,
+            Err(NotSet::Refused(error)) => return Ok(Err(error)),
+            Err(NotSet::Line(why)) => return Err(why),
         };
         // A semaphore is nobody's.
         let named = line.option("owner").is_some() || line.option("slots").is_some();
@@ -709,52 +637,98 @@ impl Runner {
     }
 }
 
-/// One or several locks with the options of their line.
-fn with_options<L: Options>(mut lock: L, line: &Line<'_>) -> Result<L, String> {
-    for (name, value) in &line.options {
-        lock = lock.with(name, value)?;
+/// Why an option is not set: the line is wrong, or the library refuses its value.
+enum NotSet {
+    Line(String),
+    Refused(Error),
+}
+
+impl From<String> for NotSet {
+    fn from(why: String) -> NotSet {
+        NotSet::Line(why)
     }
-    Ok(lock)
+}
+
+impl From<Error> for NotSet {
+    fn from(error: Error) -> NotSet {
+        NotSet::Refused(error)
+    }
+}
+
+/// What takes options, with those of a line.
+fn with_options<T: Options>(mut to: T, line: &Line<'_>) -> Result<T, NotSet> {
+    for (name, value) in &line.options {
+        to = to.with(name, value)?;
+    }
+    Ok(to)
 }
 
 trait Options: Sized {
-    fn with(self, name: &str, value: &str) -> Result<Self, String>;
+    fn with(self, name: &str, value: &str) -> Result<Self, NotSet>;
 }
 
 macro_rules! options {
-    ($Type:ident, $owned:expr) => {
+    ($Type:ident, $to:ident, $value:ident { $($own:tt)* }) => {
         impl Options for $Type {
-            fn with(self, name: &str, value: &str) -> Result<$Type, String> {
+            fn with(self, name: &str, $value: &str) -> Result<$Type, NotSet> {
+                let $to = self;
                 Ok(match name {
-                    "ttl" => self.ttl(millis(value)?),
-                    "wait" => self.wait(limit(value)?),
-                    "renew" => self.renew(switch(value)?),
-                    "max_hold" => self.max_hold(limit(value)?),
-                    "raw" => self.raw(switch(value)?),
-                    "fencing" => self.fencing(switch(value)?),
-                    "max_waiters" => self.max_waiters(number(value)?),
-                    "fair" => self.fair(switch(value)?),
-                    "keep" => self.keep(millis(value)?),
-                    "layout" => self.layout(value.parse().map_err(|e: Error| e.to_string())?),
-                    "group" => self.group(string(value)),
-                    "label" => self.label(string(value)),
-                    _ => $owned(self, name, value)?,
+                    // Made from core/options.toml: options of all.
+                    "ttl" => $to.ttl(millis($value)?),
+                    "wait" => $to.wait(limit($value)?),
+                    "renew" => $to.renew(switch($value)?),
+                    "max_hold" => $to.max_hold(limit($value)?),
+                    "raw" => $to.raw(switch($value)?),
+                    "layout" => $to.layout($value.parse()?),
+                    "label" => $to.label(string($value)),
+                    "fencing" => $to.fencing(switch($value)?),
+                    "max_waiters" => $to.max_waiters(number($value)?),
+                    "fair" => $to.fair(switch($value)?),
+                    "keep" => $to.keep(millis($value)?),
+                    "reentrant" => $to.reentrant(switch($value)?),
+                    "group" => $to.group(string($value)),
+                    // End of what is made.
+                    $($own)*
+                    _ => return Err(format!("expected no option {name}").into()),
                 })
             }
         }
     };
 }
-options!(Lock, |lock: Lock, name, value| match name {
-    "shared" => Ok::<_, String>(lock.shared(switch(value)?)),
-    "slots" => Ok(lock.slots(number(value)? as u32)),
-    _ => Ok(lock.owner(named(value))),
+
+options!(ClientBuilder, to, value {
+    "nodes" => to.nodes(value.split(',').filter(|url| !url.is_empty())),
+    // Made from core/options.toml: options of a client.
+    "max_ttl" => to.max_ttl(millis(value)?),
+    "node_timeout" => to.node_timeout(millis(value)?),
+    "connect_timeout" => to.connect_timeout(millis(value)?),
+    "drift" => to.drift(fraction(value)?),
+    "min_validity" => to.min_validity(fraction(value)?),
+    "namespace" => to.namespace(string(value)),
+    "fence_ttl" => to.fence_ttl(millis(value)?),
+    "set_name" => to.set_name(string(value)),
+    "restart_guard" => to.restart_guard(value.parse()?),
+    "accept_eviction" => to.accept_eviction(switch(value)?),
+    "wait_replicas" => to.wait_replicas(number(value)?),
+    "ca" => to.ca(string(value)),
+    "cert" => to.cert(string(value)),
+    "key" => to.key(string(value)),
+    // End of what is made.
 });
-options!(Locks, |locks: Locks, _, owner| Ok::<_, String>(
-    locks.owner(named(owner))
-));
-options!(Election, |_, _, _| Err::<Election, _>(
-    "an election has no owner".to_owned()
-));
+options!(Lock, to, value {
+    // Made from core/options.toml: options of a lock.
+    "shared" => to.shared(switch(value)?),
+    "slots" => to.slots(number(value)? as u32),
+    "owner" => to.owner(Owner::named(bytes(value))),
+    // End of what is made.
+});
+options!(Locks, to, value {
+    // Made from core/options.toml: options of several locks.
+    "shared" => to.shared(switch(value)?),
+    "owner" => to.owner(Owner::named(bytes(value))),
+    // End of what is made.
+});
+options!(Election, to, value {});
 
 /// The value of a sample in the text of metrics.
 fn metric(sample: &str) -> String {
@@ -765,10 +739,6 @@ fn metric(sample: &str) -> String {
             .map(str::to_owned)
     };
     text.lines().find_map(value).unwrap_or("none".into())
-}
-
-fn named(owner: &str) -> Owner {
-    Owner::named(bytes(owner))
 }
 
 fn holds(answer: &str, verdict: &str) -> bool {

@@ -62,7 +62,7 @@ impl Client {
             world.violated(format!("S5 c{c} holds what it exported"));
         }
         let adopters = *random.pick(&[1, 1, 2, 2, 3]);
-        let capped = lease.hold().terms().max_hold.is_some();
+        let capped = lease.hold().terms().asked.max_hold.is_some();
         for number in 0..adopters {
             let place = place.after(number);
             let who = match random.chance(40) {

@@ -75,10 +75,10 @@ fn terms(key: &[u8]) -> Terms {
         label: Default::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
-        renew: true,
-        max_hold: None,
-        fair: false,
-        keep: Duration::ZERO,
+        asked: crate::protocol::asked::Asked {
+            renew: true,
+            ..Default::default()
+        },
         bound: None,
         group: Default::default(),
     }

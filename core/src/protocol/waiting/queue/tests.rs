@@ -97,10 +97,10 @@ fn terms(mode: Mode) -> Terms {
             Duration::from_millis(50),
         ),
         drift: 0.01,
-        renew: true,
-        max_hold: None,
-        fair: false,
-        keep: Duration::ZERO,
+        asked: crate::protocol::asked::Asked {
+            renew: true,
+            ..Default::default()
+        },
         bound: None,
         group: Default::default(),
     }

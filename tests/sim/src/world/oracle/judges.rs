@@ -106,7 +106,7 @@ impl World {
     pub fn check_extended(&self, index: usize, asked: Instant, ttl: Duration) {
         let mut inner = self.inner();
         let watch = &inner.oracle.watches[index];
-        let cap = watch.hold.terms().max_hold;
+        let cap = watch.hold.terms().asked.max_hold;
         let least = (asked + counted(ttl, watch.hold.terms().drift))
             .min(cap.map_or(Instant::FAR, |d| watch.hold.begun() + d));
         let end = watch.end();
@@ -131,7 +131,7 @@ impl Inner {
         let mut ends = life.ends;
         let ends = &mut ends[..listed];
         ends.sort_unstable_by(|a, b| b.cmp(a));
-        let cap = watch.hold.terms().max_hold;
+        let cap = watch.hold.terms().asked.max_hold;
         let begun = watch.hold.begun();
         let cap = cap.map_or(Instant::FAR, |d| begun + d);
         let end = watch.end();

@@ -65,7 +65,7 @@ impl Inner {
         );
         let (time, clock) = (self.time, &self.clients[client]);
         let won = clock.now(time);
-        let (keep, quorum) = (hold.terms().keep, self.listed(client).1);
+        let (keep, quorum) = (hold.terms().asked.keep, self.listed(client).1);
         let until = clock.clock.time(won + keep);
         let stands = |kept: &&Kept| {
             let on = (0..self.nodes.len()).filter(|i| kept.on[*i] && !self.nodes[*i].excused);

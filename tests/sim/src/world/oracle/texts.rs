@@ -20,7 +20,7 @@ impl Inner {
             let watch = &self.oracle.watches[index];
             let (c, hold) = (watch.client, &watch.hold);
             let now = self.clients[c].now(self.time);
-            let cap = hold.terms().max_hold;
+            let cap = hold.terms().asked.max_hold;
             let left = cap.map(|cap| now.until(hold.begun() + cap).min(cap));
             (watch.name, c, left)
         };
@@ -42,7 +42,7 @@ impl Inner {
         let Some(adopted) = &terms.keys.adopts else {
             return;
         };
-        let own = terms.max_hold.unwrap_or(Duration::MAX);
+        let own = terms.asked.max_hold.unwrap_or(Duration::MAX);
         if lease.number() > 0 {
             return;
         }

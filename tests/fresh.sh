@@ -22,7 +22,7 @@ else
     keep=yes
 fi
 leave() {
-    umount "$place/dev/shm" "$place/proc" 2>/dev/null || true
+    umount "$place/dev/pts" "$place/dev/shm" "$place/proc" "$place" 2>/dev/null || true
     # Never through a mount.
     if [ -z "$keep" ] && ! grep -q " $place/" /proc/mounts; then rm -rf --one-file-system "$place"; fi
 }
@@ -42,8 +42,13 @@ certificates=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
 cp -L "$certificates" "$place/etc/ssl/certs/here.crt"
 git archive HEAD | tar -x -C "$place/root/quorlock"
 
+# A mount of its own, for tests have namespaces of mounts; and terminals.
+mount --bind "$place" "$place"
 mount -t proc proc "$place/proc"
 mount -t tmpfs tmpfs "$place/dev/shm"
+mkdir -p "$place/dev/pts"
+mount -t devpts -o ptmxmode=0666 devpts "$place/dev/pts"
+ln -sf pts/ptmx "$place/dev/ptmx"
 
 targets=("$@")
 [ "$#" -gt 0 ] || targets=(demo test)

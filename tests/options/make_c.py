@@ -108,7 +108,26 @@ def given_cpp(called, name, option):
     return f'take(given, "{name}", [&](auto &v) {{ made.{called} = {value}; }});\n'
 
 
+DRAWN = {"time": "some_ms(f)", "limit": "some_wait(f)", "flag": "draw(f, 2)", "count": "some_ms(f)", "slots": "some_ms(f)",
+         "fraction": "(double)draw(f, 100) / 90", "word": "(int32_t)(draw(f, 2) ? (int64_t)draw(f, 4) : some_ms(f))"}
+ONE = {"flag": "true", "text": "NULL, 0", "pem": "NULL, 0", "name": "NULL, 0"}
+
+
+def all_setters(options):
+    """Each setter of C but those of lists: whose it is, its name, and the option."""
+    return [(place, name, option) for place in ("client", "lock") for name, option in of(options, "c", place) if option["takes"] != "urls"]
+
+
+def drawn(options):
+    calls = [f"quorlock_{place}_options_set_{name}({place[0]}, {DRAWN.get(option['takes'], 'text, len')})" for place, name, option in all_setters(options)]
+    cases = "".join(f"case {number}: {call}; break;\n" for number, call in enumerate(calls))
+    return f"switch (draw(f, {len(calls) + 1})) {{\n{cases}"
+
+
 def made(options):
+    yield "tests/c/fuzz.c", "setters of options", drawn(options)
+    yield "tests/c/test_arguments.c", "setters without options", "".join(
+        f"CHECK(quorlock_{place}_options_set_{name}(NULL, {ONE.get(option['takes'], '1')}) == 1);\n" for place, name, option in all_setters(options))
     for place in ("client", "lock"):
         yield f"ffi-c/src/{place}_options.rs", f"setters of a {place}", "\n".join(
             setter(name, option, options, place) for name, option in setters(options, place))

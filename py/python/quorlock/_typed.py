@@ -117,7 +117,6 @@ class OnceOptions(WhereOptions, total=False):
     renew: bool
     max_hold: float | None
     raw: bool
-    layout: Literal["plain", "redisson"]
     label: str
     fencing: bool
     max_waiters: int

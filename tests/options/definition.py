@@ -9,7 +9,8 @@ What an option has there:
 - `takes`: time, limit (a time, or none for no limit), flag, count, slots, fraction, text, word (one of `words`), name (text or bytes), urls, pem (the
   path of a file, or its text), nothing.
 - `default`, `least`, `most`: as a person writes it; another option's name where that bounds it.
-- `in`: the places where it may be given. `only` takes languages out of a place, and `why` says the reason.
+- `in`: the places where it may be given; what says how a client reaches its nodes is taken by `once`, too, as by a scope. `only` takes languages
+  out of a place, and `why` says the reason.
 - `again`: what becomes of it where a lease is entered again that was won with another value: `compared` (a warning tells that the lease keeps its own),
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `with`: the one without which it is refused.

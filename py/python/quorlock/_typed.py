@@ -54,6 +54,7 @@ class SeveralOptions(TypedDict, total=False):
     reentrant: bool
     group: str
     shared: bool
+    slots: int
     owner: Name | None
 
 

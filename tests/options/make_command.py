@@ -8,7 +8,7 @@ from definition import listed, shown, spelled, spoken
 RUST = {
     "time": ("Duration", "times::parse", "T"), "limit": ("Duration", "times::parse", "T"), "flag": ("bool", None, None),
     "count": ("usize", None, "K"), "slots": ("u32", None, "N"), "fraction": ("f64", None, "F"), "text": ("String", None, "TEXT"),
-    "name": ("OsString", None, "NAME"), "urls": ("PathBuf", None, "FILE"), "pem": ("String", None, "FILE"),
+    "urls": ("PathBuf", None, "FILE"), "pem": ("String", None, "FILE"),
 }
 # How the environment has it.
 READS = {"time": "time", "text": "text", "pem": "text", "flag": "flag", "count": "count"}

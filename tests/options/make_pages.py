@@ -31,7 +31,8 @@ def says(name, options):
     return " ".join(part for part in parts if part).replace("|", "\\|")
 
 
-def table(options, names, variables=False):
+def table(options, names):
+    variables = any("variable" in options[name] for name in names)
     rows = ["| option | default | in the environment | what it is |", "|---|---|---|---|"] if variables else ["| option | default | what it is |", "|---|---|---|"]
     for name in names:
         variable = f"`{options[name]['variable']}` | " if "variable" in options[name] else "| " if variables else ""
@@ -67,6 +68,6 @@ def made(options):
     page = "docs/reference/options.md"
     yield page, "options of locks", table(options, [name for name in of_lock if name in of_client])
     yield page, "options of one lock", table(options, [name for name in options if name not in of_client])
-    yield page, "options of a client", table(options, [name for name in of_client if name not in of_lock], variables=True)
+    yield page, "options of a client", table(options, [name for name in of_client if name not in of_lock])
     yield page, "places", places(options)
     yield "tests/FEATURES.md", "options", features(options)

@@ -457,7 +457,7 @@ struct lock_options {
     std::optional<bool> reentrant{};
     /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host starts
      * at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release reaches; a lease
-     * that is lost, or whose process dies, leaves the lock to its ttl. At most max_ttl. Not with shared. Default: 0. */
+     * that is lost, or whose process dies, leaves the lock to its ttl. At most max_ttl. Not with layout nor shared. Default: 0. */
     std::optional<milliseconds> keep{};
     /** The lock's group in metrics, which never name locks: a word for all of a kind, such as orders. The process keeps 64 groups;
      * those that come later are counted as other. At most 64 bytes. Default: "". */
@@ -465,8 +465,8 @@ struct lock_options {
     /** Whether the lease is one of many that share the lock: readers, which a lease that is not shared keeps out, and which keep
      * that out. A reader that asks while a writer waits is served after that writer. The fence of a shared lease is above that of
      * each lease before it that was not shared, and below that of each such lease after it; among readers it says nothing. An owner
-     * that shares the lock and asks for it alone gets would_deadlock at once. Not with raw, keep, slots nor accept_eviction.
-     * Default: false. */
+     * that shares the lock and asks for it alone gets would_deadlock at once. Not with raw, layout, keep, slots nor
+     * accept_eviction. Default: false. */
     std::optional<bool> shared{};
     /** Makes it a semaphore of this many slots: no more of them are held at once. Every client of the semaphore asks for as many
      * slots: the largest number in use is the limit. A lock of that name is another matter. 1 to 128. Not with raw, shared, layout
@@ -474,8 +474,8 @@ struct lock_options {
     std::optional<std::int64_t> slots{};
     /** How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's RLock of that name. In Redisson's
      * layout the key is the name, a named owner is one in all processes and in Java, and waiters are not queued on the nodes. Both
-     * wake each other, and leases have fences of one order with RFencedLock. Such a lease is not exported. Not with shared, slots
-     * nor keep. Default: "plain". */
+     * wake each other, and their fences are of one order with those of RFencedLock. Such a lease is not exported. Not with shared,
+     * slots nor keep. Default: "plain". */
     std::optional<quorlock::layout> layout{};
     /** Whether each thread that acquires the lock is an owner of its own, as of a mutex. For a lock that the thread which has it
      * gives back. When the thread ends its lease is renewed no more. It counts for nothing where owner names one, and for a
@@ -492,9 +492,10 @@ struct lock_options {
  * where nothing is set. */
 struct client_options {
     // Made from core/options.toml: options of a client.
-    /** The nodes of the set, by their URLs: a list, or one text with commas. redis://[user:password@]host[:port][/db], rediss://…
-     * for TLS, redis+unix:///path, redis+sentinel://host:26379;host;host/master for a master with replicas that sentinels know by
-     * that name, redis+cluster://host:6379;host for a Redis Cluster, or memory://name for a node in this process. Default:
+    /** The nodes of the set, by their URLs: a list, or one text with commas. Each is redis://[user:password@]host[:port][/db],
+     * rediss:// for TLS, valkey:// and valkeys:// likewise, redis+unix:///path?db=1&user=u&password=p,
+     * redis+sentinel://host:26379;host;host/master for a master with replicas that sentinels know by that name,
+     * redis+cluster://host:6379;host for a Redis Cluster, or memory://name for a node in this process. Default:
      * "redis://127.0.0.1:6379". */
     std::optional<std::vector<std::string>> nodes{};
     /** See lock_options. */
@@ -521,7 +522,7 @@ struct client_options {
     std::optional<double> drift{};
     /** The fraction of the ttl that must be left when a lease is won. 0 to 0.9. Default: 0.1. */
     std::optional<double> min_validity{};
-    /** Prefix of every key. Default: "lock:". */
+    /** Prefix of every key. It has at least one byte, and no braces. At most 256 bytes. Default: "lock:". */
     std::optional<std::string> name_space{};
     /** See lock_options. */
     std::optional<std::string> label{};
@@ -548,7 +549,7 @@ struct client_options {
     std::optional<bool> accept_eviction{};
     /** How many replicas of a node must have a vote before it counts. With as many as the node has, a master that is cut off from
      * them gives no votes, and a failover loses none. A replica that hangs holds up every request to its master for half of
-     * node_timeout. 0 to 16. Default: 0. */
+     * node_timeout, and the votes that it misses do not count. 0 to 16. Default: 0. */
     std::optional<std::int64_t> wait_replicas{};
     /** See lock_options. */
     std::optional<std::int64_t> max_waiters{};

@@ -99,7 +99,7 @@ CHECK = [
     Step("features", [sys.executable, "tests/features.py"], floor=3),
     scenarios("rust"),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
-    # The lists of options in each language are those of core/options.toml.
+    # What is made from core/options.toml is as that says.
     Step("options", [sys.executable, "tests/options/definition.py"], floor=55),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
@@ -130,6 +130,8 @@ TEST = [
     Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=13),
     # The first lock of README and of the tutorial, typed as it stands: three old servers, three new ones, none.
     Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
+    # Every option in every place of every language.
+    Step("everywhere", [PYTHON, "tests/options/test_everywhere.py"], floor=1600),
     # The program of the wheel: its page, and what it prints for programs.
     Step("cli", [PYTHON, "tests/consumers/test_cli.py", "-v"], floor=12),
 ]

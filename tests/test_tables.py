@@ -48,7 +48,10 @@ SCENARIOS = {pathlib.Path(path).stem: scenario.load(path) for path in scenario.o
 
 def rows(path):
     lines = path.read_text().splitlines()
-    table = [line for line in lines if line.startswith("|") and not re.match(r"^\|[-|]+\|$", line)]
+    # The head of a table behind the first is none of its rows.
+    first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+    table = [line for number, line in enumerate(lines) if line.startswith("|") and not re.match(r"^\|[-|]+\|$", line)
+             and (number == first or not line.startswith("| | "))]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 
 

@@ -318,9 +318,9 @@ macro_rules! lock_option_setters {
             /// of that name.
             ///
             /// In Redisson's layout the key is the name, a named `owner` is one in all processes and in Java,
-            /// and waiters are not queued on the nodes. Both wake each other, and leases have fences of one
-            /// order with `RFencedLock`. Such a lease is not exported. Not with `shared`, `slots` nor `keep`.
-            /// Default: `plain`.
+            /// and waiters are not queued on the nodes. Both wake each other, and their fences are of one order
+            /// with those of `RFencedLock`. Such a lease is not exported. Not with `shared`, `slots` nor
+            /// `keep`. Default: `plain`.
             pub fn layout(self, layout: crate::Layout) -> $Type {
                 self.change(|options| options.layout = layout)
             }
@@ -363,8 +363,8 @@ macro_rules! lock_option_setters {
             /// job which every host starts at about the same time runs once.
             ///
             /// Counted on this client's clock, and kept by the nodes that the release reaches; a lease that is
-            /// lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `shared`.
-            /// Default: 0.
+            /// lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `layout`
+            /// nor `shared`. Default: 0.
             pub fn keep(self, keep: Duration) -> $Type {
                 self.change(|options| options.keep = keep)
             }

@@ -95,8 +95,8 @@ impl Lock {
     /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
     /// is above that of each lease before it that was not shared, and below that of each such lease
     /// after it; among readers it says nothing. An owner that shares the lock and asks for it alone
-    /// gets `WouldDeadlock` at once. Not with `raw`, `keep`, `slots` nor `accept_eviction`. Default:
-    /// `false`.
+    /// gets `WouldDeadlock` at once. Not with `raw`, `layout`, `keep`, `slots` nor `accept_eviction`.
+    /// Default: `false`.
     pub fn shared(self, shared: bool) -> Lock {
         self.change(|options| options.shared = shared)
     }

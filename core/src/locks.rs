@@ -70,10 +70,19 @@ impl Locks {
     /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
     /// is above that of each lease before it that was not shared, and below that of each such lease
     /// after it; among readers it says nothing. An owner that shares the lock and asks for it alone
-    /// gets `WouldDeadlock` at once. Not with `raw`, `keep`, `slots` nor `accept_eviction`. Default:
-    /// `false`.
+    /// gets `WouldDeadlock` at once. Not with `raw`, `layout`, `keep`, `slots` nor `accept_eviction`.
+    /// Default: `false`.
     pub fn shared(self, shared: bool) -> Locks {
         self.change(|options| options.shared = shared)
+    }
+
+    /// Makes it a semaphore of this many slots: no more of them are held at once.
+    ///
+    /// Every client of the semaphore asks for as many slots: the largest number in use is the limit. A
+    /// lock of that name is another matter. 1 to 128. Not with `raw`, `shared`, `layout` nor `once`.
+    pub fn slots(self, slots: impl Into<Option<u32>>) -> Locks {
+        let slots = slots.into();
+        self.change(|options| options.slots = slots)
     }
 
     /// The owner of leases, by a name that is valid within the client: it enters its lease again.

@@ -229,7 +229,8 @@ pub extern "C" fn quorlock_client_options_set_min_validity(
     set(options, || Ok(min_validity), ClientBuilder::min_validity)
 }
 
-/// Prefix of every key. Default: "lock:".
+/// Prefix of every key. It has at least one byte, and no braces. At most 256 bytes. Default:
+/// "lock:".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_namespace(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
@@ -277,7 +278,8 @@ pub extern "C" fn quorlock_client_options_set_accept_eviction(
 
 /// How many replicas of a node must have a vote before it counts. With as many as the node has,
 /// a master that is cut off from them gives no votes, and a failover loses none. A replica that
-/// hangs holds up every request to its master for half of node_timeout. 0 to 16. Default: 0.
+/// hangs holds up every request to its master for half of node_timeout, and the votes that it
+/// misses do not count. 0 to 16. Default: 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_wait_replicas(
     options: *mut quorlock_client_options_t, wait_replicas: i64,

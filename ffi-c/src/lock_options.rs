@@ -110,8 +110,8 @@ pub extern "C" fn quorlock_lock_options_set_raw(options: *mut quorlock_lock_opti
 /// How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's RLock
 /// of that name. In Redisson's layout the key is the name, a named owner is one in all
 /// processes and in Java, and waiters are not queued on the nodes. Both wake each other, and
-/// leases have fences of one order with RFencedLock. Such a lease is not exported. Not with
-/// shared, slots nor keep. Default: "plain".
+/// their fences are of one order with those of RFencedLock. Such a lease is not exported. Not
+/// with shared, slots nor keep. Default: "plain".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_layout(options: *mut quorlock_lock_options_t, layout: i32) -> i32 {
     set(options, || layout_of(layout), Lock::layout)
@@ -155,7 +155,8 @@ pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_opt
 /// For how long the lock stays taken after it was won, also when it is released before: so that
 /// a job which every host starts at about the same time runs once. Counted on this client's
 /// clock, and kept by the nodes that the release reaches; a lease that is lost, or whose
-/// process dies, leaves the lock to its ttl. At most max_ttl. Not with shared. Default: 0.
+/// process dies, leaves the lock to its ttl. At most max_ttl. Not with layout nor shared.
+/// Default: 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_options_t, keep_ms: i64) -> i32 {
     set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
@@ -184,7 +185,7 @@ pub extern "C" fn quorlock_lock_options_set_group(
 /// after that writer. The fence of a shared lease is above that of each lease before it that
 /// was not shared, and below that of each such lease after it; among readers it says nothing.
 /// An owner that shares the lock and asks for it alone gets #QUORLOCK_WOULD_DEADLOCK at once.
-/// Not with raw, keep, slots nor accept_eviction. Default: false.
+/// Not with raw, layout, keep, slots nor accept_eviction. Default: false.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_options_t, shared: bool) -> i32 {
     set(options, || Ok(shared), Lock::shared)

@@ -4,8 +4,8 @@
     reference.py            writes them
     reference.py --check    fails where one is not what the code says
 
-The pages of C and C++ come from their headers, those of Rust, Python and Node are the packages' own and, name by name, from their sources and types. Options come from the builders of the core and their defaults, errors from its kinds and the names that each language has for
-them, commands from what `quorlock help` prints.
+The pages of C and C++ come from their headers, those of Rust, Python and Node are the packages' own and, name by name, from their sources and
+types. Errors come from the core's kinds and the names that each language has for them, commands from what `quorlock help` prints.
 """
 
 import os
@@ -21,12 +21,6 @@ from made import put
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "reference"
 COMMAND = ROOT / ".venv" / "bin" / "quorlock"
-# Where an option has no constant for its default.
-NO_CONSTANT = {
-    "nodes": "`QUORLOCK_NODES`, else `redis://127.0.0.1:6379`", "restart_guard": "`auto`", "label": "`host:pid`",
-    "ca": "what the system trusts", "cert": "none", "key": "none", "on_current_runtime": "off; Rust alone has it", "raw": "off", "layout": "`plain`",
-    "group": "empty", "owner": "see above", "shared": "off", "slots": "none",
-}
 MADE = "<!-- Made from the code by tests/docs/reference.py. -->\n\n"
 
 
@@ -48,69 +42,6 @@ def prose(text):
     text = re.sub(r"\(docs/([A-Z]+)\.md\)", r"([how](../\1.md))", text)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     return "<br>".join(paragraphs).replace("|", "\\|")
-
-
-def default(value):
-    """A constant of Rust as a reader would write it."""
-    if found := re.fullmatch(r"Duration::from_(secs|millis)\(([\d_]+)\)", value):
-        number = int(found[2].replace("_", ""))
-        if found[1] == "millis":
-            return f"{number} ms"
-        for unit, size in (("h", 3600), ("min", 60)):
-            if number % size == 0 and number >= 2 * size or number == 3600 == size:
-                return f"{number // size} {unit}"
-        return f"{number} s"
-    words = {"Duration::ZERO": "0", "true": "on", "false": "off"}
-    if value.isdigit() or "_" in value:
-        return f"{int(value.replace('_', '')):,}"
-    return words.get(value) or value.replace('"', "`")
-
-
-def options():
-    config = source("core/src/config.rs")
-    constants = dict(re.findall(r"pub const (\w+): \S+ = ([^;]+);", config))
-    shared = documented(config, r"pub fn (\w+)\(self, .*\) -> \$Type")
-    lock = ((name, text) for name, text in documented(source("core/src/lock.rs"), r"pub fn (\w+)\((?:mut )?self, .*\) -> Lock")
-            if name in ("owner", "shared", "slots"))
-    client = ((name, text) for name, text in documented(source("core/src/client/builder.rs"),
-                                                        r"pub fn (\w+)(?:<S: [^(]*>)?\((?:mut )?self.*\) -> ClientBuilder"))
-
-    def rows(found):
-        for name, text in found:
-            value = NO_CONSTANT[name] if name in NO_CONSTANT else default(constants[name.upper()])
-            # The default, which ends a comment in the code, has a column of its own here.
-            said = re.sub(r"(?<=[.)]) (?:On|Off|Zero|Plain|Empty|[\d,.]+(?: m?s)?|`[^`]+`)\.(?=<br>|$)", "", prose(text))
-            yield f"| `{name}` | {value} | {said} |\n"
-
-    def table(found):
-        return "| option | default | what it is |\n|---|---|---|\n" + "".join(rows(found)) + "\n"
-
-    return MADE + """# Options
-
-Names are written as in Python, Rust, C and C++; in Node they are in camelCase: `max_ttl` is `maxTtl`. Times are seconds in Python,
-milliseconds in Node and C, `std::chrono` durations in C++ and `Duration` in Rust. An option that is out of its bounds is refused with
-[`InvalidArgument`](errors.md), by a text that names the option, the value, and what to give.
-
-## Of locks
-
-Give them to a client, as the defaults of its locks, to a lock, or to `redlock(…)`. `wait` and, in Python and Node, `label` may be given to
-one acquire, too.
-
-""" + table(shared) + """## Of one lock alone
-
-What is acquired by hand has no `owner` unless you give a name; a scope has one: [Whose lock it is](../explanation/owners.md). The last release of an owner
-frees the lock.
-`slots` is what `client.semaphore(name, slots)` sets.
-
-""" + table(lock) + """## Of a client
-
-`max_ttl`, `set_name` and `restart_guard` must be the same in all clients of a set: [sets](../operations/sets.md). `nodes` is a list, or one text with
-commas. In Python's `redlock(…)` the option `key` is written `cert_key`, for `key` is the name there.
-
-In every language a client that is not given one of these reads it from the environment, where that has it: `QUORLOCK_NODES`, `QUORLOCK_MAX_TTL`, `QUORLOCK_CA` and
-the others of [this table](command.md#which-nodes).
-
-""" + table(client)
 
 
 def errors():
@@ -228,7 +159,7 @@ def explained():
 
 
 MAKERS = {
-    "options": options, "errors": errors, "commands": commands, "features": features,
+    "errors": errors, "commands": commands, "features": features,
     "c": lambda: MADE + headers.c_page(source("include/quorlock.h")),
     "cpp": lambda: MADE + headers.cpp_page(source("include/quorlock.hpp")),
     "python": lambda: package("Python", "py/README.md"),

@@ -13,8 +13,10 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "options")]
 
+from definition import read, spelled
 from forms import Draw, leaked
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -22,10 +24,24 @@ AT_ONCE = 8
 # So many seconds a command may take that waits for nothing.
 LONGEST, WATCHED = 30, 3
 SHOWN_AT_MOST = 600
-TIMED = ("--max-ttl", "--node-timeout", "--connect-timeout", "--restart-guard", "--wait-replicas")
-VARIABLES = ("MAX_TTL", "NODE_TIMEOUT", "CONNECT_TIMEOUT", "RESTART_GUARD", "WAIT_REPLICAS", "ACCEPT_EVICTION")
-PUBLIC = ("--set-name", "--namespace")
-REFUSED = {"--set-name": " ", "--namespace": "{", "--label": "\n"}
+OPTIONS = read()
+# Letters that no text of an option may have, of one or another.
+REFUSED = " {\n"
+
+
+def flags(*takes, of_lock=False):
+    """The flags that take one of these, of a lock or of the set."""
+    return [spelled(name, option, "command", "command") for name, option in OPTIONS.items()
+            if "command" in option["in"] and option["takes"] in takes and ("lock" in option["in"]) == of_lock]
+
+
+def variables(*takes):
+    return [option["variable"] for option in OPTIONS.values() if "variable" in option and option["takes"] in takes]
+
+
+TIMED, PUBLIC, PEMS, FILES = flags("time", "word", "count"), flags("text"), flags("pem"), flags("urls")
+# Whatever is given for one of two that go together, the other is missed.
+ALONE = [spelled(name, option, "command", "command") for name, option in OPTIONS.items() if option["takes"] == "pem" and "with" not in option]
 
 
 def clean(text):
@@ -38,8 +54,8 @@ def a_name(draw):
 
 def connection(draw, folder):
     """Options of how to reach the set, one of which has a secret."""
-    option = draw.one(*TIMED, *PUBLIC, "--ca", "--cert", "--key", "--nodes-file", "--nodes-file", "--unknown")
-    if option == "--nodes-file":
+    option = draw.one(*TIMED, *PUBLIC, *PEMS, *FILES, *FILES, "--unknown")
+    if option in FILES:
         if draw.one(True, False):
             return [option, clean(draw.given())]
         path = os.path.join(folder, f"nodes-{draw.random.getrandbits(64)}")
@@ -47,8 +63,8 @@ def connection(draw, folder):
             file.write(draw.one("", "# ours\n", "memory://a ") + draw.given())
         return [option, path]
     if option in PUBLIC:
-        return [option, clean(draw.shared(REFUSED[option]))]
-    value = clean(draw.secret() if option == "--ca" else draw.given())
+        return [option, clean(draw.shared(REFUSED))]
+    value = clean(draw.secret() if option in ALONE else draw.given())
     if option == "--unknown":
         return [draw.one(f"--{value}", f"--password={value}", f"-{value}", f"--ttll={value}", clean(draw.secret()))]
     return draw.one([option, value], [f"{option}={value}"])
@@ -60,7 +76,9 @@ def words(draw, folder):
     more = connection(draw, folder) if draw.one(True, True, False) else []
     if command == "run":
         own = draw.one(
-            ["-w", secret], [f"-w{secret}"], [f"-nqE{secret}"], ["--ttl", secret], ["--keep=" + secret], ["--slots", secret], ["--label", clean(draw.shared("\n"))],
+            ["-w", secret], [f"-w{secret}"], [f"-nqE{secret}"],
+            *([flag, secret] for flag in flags("time", "limit", "slots", of_lock=True)), *([f"{flag}={secret}"] for flag in flags("time", of_lock=True)),
+            *([flag, clean(draw.shared(REFUSED))] for flag in flags("text", of_lock=True)),
             ["--grace", secret], ["--json", f"/nowhere/{secret}"], ["--conflict-code", secret], [])
         program = draw.one("true", "true", clean(draw.secret()))
         name = draw.one("a", a_name(draw))
@@ -94,10 +112,11 @@ def drawn(seed, program, folder, broken):
     environment |= {"QUORLOCK_NODES": draw.one("memory://a", "memory://a", clean(draw.given()), f"redis://u:{draw.marker}@127.0.0.1:1"),
                     "QUORLOCK_NODE_TIMEOUT": "20ms", "QUORLOCK_CONNECT_TIMEOUT": "20ms"}
     if draw.one(True, False, False):
-        environment["QUORLOCK_" + draw.one(*VARIABLES)] = clean(draw.given())
+        environment[draw.one(*variables("time", "word", "count", "flag"))] = clean(draw.given())
     if draw.one(True, False, False):
-        name = draw.one("SET_NAME", "NAMESPACE", "KEY", "CERT")
-        environment["QUORLOCK_" + name] = clean(draw.given() if name in ("KEY", "CERT") else draw.secret())
+        name = draw.one(*variables("text", "pem"))
+        paired = [option["variable"] for option in OPTIONS.values() if "with" in option]
+        environment[name] = clean(draw.given() if name in paired else draw.secret())
     try:
         done = subprocess.run([program, *given], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=WATCHED if given[0] == "watch" else LONGEST, cwd=folder)

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand};
-use quorlock::RestartGuard;
 
 use crate::exit;
+use crate::flags::{self, OfLock, OfSet};
 use crate::given;
 use crate::times;
 
@@ -73,7 +73,7 @@ pub struct Explain {
 Exit code: 0 all are held or kept, of a semaphore all slots, 3 one is not, 69 too few nodes answered for one.")]
 pub struct Inspect {
     /// They are semaphores of so many slots, 1 to 128: shows each slot.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", value_parser = flags::slots)]
     pub slots: Option<u32>,
     /// Prints one JSON object for each lock, one a line.
     #[arg(long)]
@@ -82,7 +82,7 @@ pub struct Inspect {
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<OsString>,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: OfSet,
 }
 
 #[derive(Debug, Group)]
@@ -106,7 +106,7 @@ pub struct Init {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: OfSet,
 }
 
 #[derive(Debug, Group)]
@@ -121,7 +121,7 @@ pub struct Release {
     #[arg(long, required = true)]
     pub force: bool,
     /// It is a semaphore of so many slots: without --slot all of them are taken away.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", value_parser = flags::slots)]
     pub slots: Option<u32>,
     /// Takes this slot alone away, counted from 0.
     #[arg(long, value_name = "K", requires = "slots")]
@@ -139,7 +139,7 @@ pub struct Release {
     #[arg(value_name = "NAME")]
     pub name: OsString,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: OfSet,
 }
 
 #[derive(Debug, Group)]
@@ -161,7 +161,7 @@ pub struct Doctor {
     #[arg(value_name = "NAME")]
     pub name: Option<OsString>,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: OfSet,
 }
 
 #[derive(Debug, Group)]
@@ -182,7 +182,7 @@ pub struct List {
     #[arg(value_name = "GLOB")]
     pub names: Option<String>,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: OfSet,
 }
 
 #[derive(Debug, Group)]
@@ -201,7 +201,7 @@ pub struct Watch {
     #[arg(long)]
     pub until_free: bool,
     /// It is a semaphore of so many slots, 1 to 128.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", value_parser = flags::slots)]
     pub slots: Option<u32>,
     /// How often it looks.
     #[arg(long, value_name = "T", value_parser = times::parse_some, default_value = "1s")]
@@ -213,7 +213,7 @@ pub struct Watch {
     #[arg(value_name = "NAME")]
     pub name: OsString,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: OfSet,
 }
 
 #[derive(Debug, Group)]
@@ -310,9 +310,8 @@ pub struct Run {
     /// Does not wait if the lock is held by another.
     #[arg(short, long, conflicts_with = "wait")]
     pub no_wait: bool,
-    /// How long to wait for the lock; without, forever.
-    #[arg(short, long, value_name = "T", value_parser = times::parse)]
-    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub lock: OfLock,
     /// How long -n waits for nodes that give no votes yet, since they may have lost some, and
     /// would make a quorum: nobody can hold the lock then. As long as that may take, unless this
     /// says otherwise: --max-ttl and some 20s.
@@ -321,21 +320,6 @@ pub struct Run {
     /// The exit code if the lock is held by another, in place of 75.
     #[arg(short = 'E', long, value_name = "N", value_parser = clap::value_parser!(u8))]
     pub conflict_code: Option<u8>,
-    /// How long the lock outlives a machine that dies; it is renewed meanwhile. Default 10s.
-    #[arg(long, value_name = "T", value_parser = times::parse)]
-    pub ttl: Option<Duration>,
-    /// For how long the lock stays taken after it was won, also if the command ends before.
-    #[arg(long, value_name = "T", value_parser = times::parse)]
-    pub keep: Option<Duration>,
-    /// Shares the lock with others that do so too; those who do not are kept out, and keep these out.
-    #[arg(short, long, conflicts_with = "keep")]
-    pub shared: bool,
-    /// Holds one slot of a semaphore that has this many, 1 to 128: at most that many commands run at once.
-    #[arg(long, value_name = "N", conflicts_with_all = ["shared", "keep"], value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub slots: Option<u32>,
-    /// The longest time that the lock is held; the command is stopped before that is over.
-    #[arg(long, value_name = "T", value_parser = times::parse)]
-    pub max_hold: Option<Duration>,
     /// How long the command may take to end after a loss that came without notice, and how long
     /// what it leaves in the background is waited for.
     #[arg(long, value_name = "T", value_parser = times::parse, default_value = "10s")]
@@ -351,9 +335,6 @@ pub struct Run {
     /// QUORLOCK_KEY and QUORLOCK_CERT. It finds the lock and the fence all the same.
     #[arg(long)]
     pub no_nodes_env: bool,
-    /// What others see of who holds the lock; without, host, process and command.
-    #[arg(long, value_name = "TEXT")]
-    pub label: Option<String>,
     /// Says how long the lock was waited for.
     #[arg(long)]
     pub print_wait: bool,
@@ -374,95 +355,7 @@ pub struct Run {
     #[arg(value_name = "CMD", last = true, required = true)]
     pub command: Vec<OsString>,
     #[command(flatten)]
-    pub connection: Connection,
-}
-
-/// How to reach the set. All clients of one set need the same name, namespace and longest ttl.
-#[derive(Debug, Group)]
-#[command(next_help_heading = "The set of nodes")]
-pub struct Connection {
-    /// A file with the URLs of the nodes, one or more a line; lines that begin with # are notes.
-    /// Without: QUORLOCK_NODES, ~/.config/quorlock/nodes, /etc/quorlock/nodes, in this order.
-    #[arg(long, value_name = "FILE")]
-    pub nodes_file: Option<PathBuf>,
-    /// The name of the set.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "QUORLOCK_SET_NAME",
-        hide_env_values = true
-    )]
-    pub set_name: Option<String>,
-    /// The prefix of every key.
-    #[arg(
-        long,
-        value_name = "TEXT",
-        env = "QUORLOCK_NAMESPACE",
-        hide_env_values = true
-    )]
-    pub namespace: Option<String>,
-    /// The longest ttl in the set.
-    #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_MAX_TTL", hide_env_values = true)]
-    pub max_ttl: Option<Duration>,
-    /// The longest time for one request to one node.
-    #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_NODE_TIMEOUT", hide_env_values = true)]
-    pub node_timeout: Option<Duration>,
-    /// The longest time for a first connection to a node.
-    #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_CONNECT_TIMEOUT", hide_env_values = true)]
-    pub connect_timeout: Option<Duration>,
-    /// Whether nodes that may have lost something give no vote for max-ttl: auto, on or off.
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_parser = guard,
-        env = "QUORLOCK_RESTART_GUARD",
-        hide_env_values = true
-    )]
-    pub restart_guard: Option<RestartGuard>,
-    /// Accepts servers that drop keys when they are full.
-    #[arg(long, env = "QUORLOCK_ACCEPT_EVICTION", hide_env_values = true)]
-    pub accept_eviction: bool,
-    /// How many replicas of a node must have a vote before it counts.
-    #[arg(
-        long,
-        value_name = "K",
-        env = "QUORLOCK_WAIT_REPLICAS",
-        hide_env_values = true
-    )]
-    pub wait_replicas: Option<usize>,
-    /// Whom to trust, a PEM file, for rediss://
-    // As text it begins with a hyphen.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "QUORLOCK_CA",
-        hide_env_values = true,
-        allow_hyphen_values = true
-    )]
-    pub ca: Option<String>,
-    /// The certificate of this client, a PEM file.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "QUORLOCK_CERT",
-        hide_env_values = true,
-        allow_hyphen_values = true
-    )]
-    pub cert: Option<String>,
-    /// The key of that certificate, a PEM file.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "QUORLOCK_KEY",
-        hide_env_values = true,
-        allow_hyphen_values = true
-    )]
-    pub key: Option<String>,
-}
-
-fn guard(word: &str) -> Result<RestartGuard, String> {
-    word.parse()
-        .map_err(|e: quorlock::Error| e.detail().to_owned())
+    pub connection: OfSet,
 }
 
 /// Prints what is wrong with the command line, or the help that was asked for; returns the

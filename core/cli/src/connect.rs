@@ -6,65 +6,33 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use quorlock::{Client, ClientBuilder, defaults};
+use quorlock::{Client, defaults};
 
-use crate::args::Connection;
 use crate::exit::{self, Failure};
+use crate::flags::OfSet;
 use crate::given;
 
 /// The longest file of nodes that is read, in bytes: one that is a device has no end.
 const LONGEST: u64 = 1 << 20;
 
 /// A client with these options; `label`: what others see of it.
-pub fn client(options: &Connection, label: Option<String>) -> Result<Client, Failure> {
-    let wrong = |e: quorlock::Error| Failure::new(exit::CONFIG, e.to_string());
+pub fn client(options: &OfSet, label: Option<String>) -> Result<Client, Failure> {
+    let wrong = |e: quorlock::Error| Failure::new(exit::CONFIG, given::by_flags(&e));
     let nodes = named(options)?;
     let builder = || match &nodes {
         Named::ByOption(nodes) => Client::builder().nodes(nodes),
         Named::ByFile(nodes, path) => Client::builder().nodes_of_file(nodes.clone(), path),
         Named::Elsewhere => Client::builder(),
     };
-    // First without what stands on the command line: what is wrong then is wrong with the nodes.
-    let tls = |builder: ClientBuilder| {
-        let builder = set(builder, &options.ca, ClientBuilder::ca);
-        let builder = set(builder, &options.cert, ClientBuilder::cert);
-        set(builder, &options.key, ClientBuilder::key)
+    // First without the rest of what stands on the command line: what is wrong then is wrong with the nodes.
+    let bare = || options.credentials_on(builder());
+    bare().build().map_err(wrong)?;
+    let client = options.on(bare());
+    let client = match label {
+        Some(label) => client.label(label),
+        None => client,
     };
-    tls(builder()).build().map_err(wrong)?;
-    let builder = tls(builder());
-    let builder = set(builder, &options.set_name, ClientBuilder::set_name);
-    let builder = set(builder, &options.namespace, ClientBuilder::namespace);
-    let builder = set(builder, &options.max_ttl, ClientBuilder::max_ttl);
-    let builder = set(builder, &options.node_timeout, ClientBuilder::node_timeout);
-    let builder = set(
-        builder,
-        &options.connect_timeout,
-        ClientBuilder::connect_timeout,
-    );
-    let builder = set(
-        builder,
-        &options.restart_guard,
-        ClientBuilder::restart_guard,
-    );
-    let builder = set(
-        builder,
-        &options.wait_replicas,
-        ClientBuilder::wait_replicas,
-    );
-    let builder = builder.accept_eviction(options.accept_eviction);
-    let builder = set(builder, &label, ClientBuilder::label);
-    Ok(builder.build()?)
-}
-
-fn set<T: Clone>(
-    builder: ClientBuilder,
-    value: &Option<T>,
-    setter: impl FnOnce(ClientBuilder, T) -> ClientBuilder,
-) -> ClientBuilder {
-    match value {
-        Some(value) => setter(builder, value.clone()),
-        None => builder,
-    }
+    Ok(client.build()?)
 }
 
 /// Who has named the nodes.
@@ -77,7 +45,7 @@ enum Named {
     Elsewhere,
 }
 
-fn named(options: &Connection) -> Result<Named, Failure> {
+fn named(options: &OfSet) -> Result<Named, Failure> {
     if let Some(path) = &options.nodes_file {
         let shown = format!("the nodes file ({})", given::file(path));
         return nodes_of(read(path), &shown).map(Named::ByOption);

@@ -2,6 +2,8 @@
 
 use quorlock::{Error, ErrorKind};
 
+use crate::given;
+
 /// Locks can be won, but something needs to be fixed.
 pub const TO_MEND: i32 = 1;
 /// Nobody holds it.
@@ -45,7 +47,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::new(of(error.kind()), error.to_string())
+        Failure::new(of(error.kind()), given::by_flags(&error))
     }
 }
 

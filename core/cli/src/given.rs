@@ -11,6 +11,7 @@ pub use quorlock::binding::given as shown;
 
 use crate::args::Args;
 use crate::exit::{self, Failure};
+use crate::flags::{FLAGS, NO_FLAGS};
 
 /// The longest word that is shown as it is, as in the errors of the library.
 const SHORT: usize = 5;
@@ -41,11 +42,32 @@ pub fn check(what: &str, text: &str) -> Result<(), Failure> {
     check_shared(what, text.as_bytes()).map_err(|why| Failure::new(exit::USAGE, why))
 }
 
+/// An error of the library, which names options as its own, with the flags that these are here. An
+/// option whose name is a word of English is one where the sentence is about it.
+pub fn by_flags(error: &quorlock::Error) -> String {
+    let told = error.to_string();
+    let begins = told.find(error.detail()).unwrap_or_default();
+    let (mut said, mut left_out) = (String::new(), false);
+    for piece in told.split_inclusive(|c: char| !c.is_ascii_lowercase() && c != '_') {
+        let at = piece.as_ptr() as usize - told.as_ptr() as usize;
+        let word = piece.trim_end_matches(|c: char| !c.is_ascii_lowercase() && c != '_');
+        left_out = word == "leave" || left_out && word != "out";
+        let subject = at == begins && told[at + piece.len()..].starts_with("is ");
+        let flag = FLAGS.iter().find(|(option, _)| *option == word);
+        match flag.filter(|_| word.contains('_') || subject || left_out) {
+            Some((_, flag)) => said.extend([flag, &piece[word.len()..]]),
+            None => said.push_str(piece),
+        }
+    }
+    said
+}
+
 /// What is wrong with the command line, without what was given there or in a variable; but for
 /// what is nearly an option or a command.
 pub fn without_words(error: &clap::Error, given: impl Iterator<Item = String>) -> String {
     let mut text = error.render().to_string();
-    let mut known = Vec::new();
+    // What is an option elsewhere is no secret.
+    let mut known: Vec<String> = NO_FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     names(&Args::command(), &mut known);
     let similar = [
         (ContextKind::SuggestedArg, ContextKind::InvalidArg),
@@ -114,6 +136,8 @@ fn names(command: &Command, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
 
     use super::*;
@@ -176,5 +200,25 @@ mod tests {
         assert!(told(&["run", "--no-wiat", "a", "--", "true"]).contains("'--no-wiat'"));
         assert!(told(&["inspekt", "a"]).contains("'inspekt'"));
         assert!(told(&["run", "--ttl", "5x", "a", "--", "true"]).contains("'5x'"));
+    }
+
+    #[test]
+    fn errors_about_options_name_the_flags() {
+        let nodes = || quorlock::Client::builder().nodes(["memory://flags"]);
+        for (builder, part) in [
+            (
+                nodes().ttl(Duration::ZERO),
+                ": --ttl is 0: give 10ms to 60s, the --max-ttl of",
+            ),
+            (nodes().set_name(""), ": --set-name is ``: give 1"),
+            (nodes().wait_replicas(1), "set --wait-replicas to 0"),
+        ] {
+            let error = builder.build().expect_err("a wrong option");
+            assert!(by_flags(&error).contains(part), "{}", by_flags(&error));
+        }
+        let lock = nodes().build().expect("right options").lock("the ttl");
+        let error = lock.shared(true).slots(2).check().expect_err("either");
+        let said = "a slot of a semaphore is one holder's: leave --slots or --shared out";
+        assert!(by_flags(&error).contains(said), "{}", by_flags(&error));
     }
 }

@@ -12,6 +12,7 @@ mod doctor;
 mod events;
 mod exit;
 mod explain;
+mod flags;
 mod force;
 mod given;
 mod init;
@@ -23,6 +24,7 @@ mod start;
 mod times;
 mod together;
 mod tool;
+mod values;
 mod voice;
 mod watch;
 

@@ -61,7 +61,7 @@ const ROWS: &[Row] = &[
     row(143, &["a", "--", "sh", "-c", "kill -TERM $$"], ""),
     row(64, &["a"], "<CMD>"),
     row(64, &["a", "--ttl", "soon", "--", "true"], "is no time"),
-    row(64, &["a", "--ttl", "90s", "--", "true"], "above max_ttl"),
+    row(64, &["a", "--ttl", "90s", "--", "true"], "above --max-ttl"),
     row(64, &["a", "--label", "x\ny", "--", "true"], "label is"),
     row(64, &["a{", "--", "true"], "braces"),
     row(64, &["-n", "-w", "1", "a", "--", "true"], "cannot be used"),

@@ -191,7 +191,7 @@ impl ClientBuilder {
 
     /// Prefix of every key.
     ///
-    /// Default: `lock:`.
+    /// It has at least one byte, and no braces. At most 256 bytes. Default: `lock:`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> ClientBuilder {
         self.settings.namespace = namespace.into().into();
         self.gives("namespace")
@@ -238,7 +238,7 @@ impl ClientBuilder {
     ///
     /// With as many as the node has, a master that is cut off from them gives no votes, and a failover
     /// loses none. A replica that hangs holds up every request to its master for half of
-    /// `node_timeout`. 0 to 16. Default: 0.
+    /// `node_timeout`, and the votes that it misses do not count. 0 to 16. Default: 0.
     pub fn wait_replicas(mut self, wait_replicas: usize) -> ClientBuilder {
         self.settings.wait_replicas = wait_replicas;
         self.gives("wait_replicas")

@@ -1,46 +1,43 @@
 //! The options of a client that the environment may give, where the program does not: each in a variable of its own, alike in
 //! every language.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::builder::ClientBuilder;
 use crate::error::Error;
 use crate::given;
 
-type Set = fn(ClientBuilder, &str) -> Result<ClientBuilder, String>;
+type Set = fn(ClientBuilder, &str) -> Result<ClientBuilder, &'static str>;
 
-/// Beside the nodes: the option, its variable, and what sets it. docs/reference/options.md has the same.
-const ALL: [(&str, &str, Set); 10] = [
-    ("set_name", "QUORLOCK_SET_NAME", |to, said| {
-        Ok(to.set_name(said))
-    }),
-    ("namespace", "QUORLOCK_NAMESPACE", |to, said| {
-        Ok(to.namespace(said))
-    }),
-    ("max_ttl", "QUORLOCK_MAX_TTL", |to, said| {
-        Ok(to.max_ttl(time(said)?))
-    }),
-    ("node_timeout", "QUORLOCK_NODE_TIMEOUT", |to, said| {
-        Ok(to.node_timeout(time(said)?))
-    }),
-    ("connect_timeout", "QUORLOCK_CONNECT_TIMEOUT", |to, said| {
-        Ok(to.connect_timeout(time(said)?))
-    }),
-    ("restart_guard", "QUORLOCK_RESTART_GUARD", |to, said| {
-        let guard = said.parse().map_err(|_| "give auto, on or off");
-        Ok(to.restart_guard(guard?))
-    }),
-    ("accept_eviction", "QUORLOCK_ACCEPT_EVICTION", |to, said| {
-        Ok(to.accept_eviction(said.parse().map_err(|_| "give true or false")?))
-    }),
-    ("wait_replicas", "QUORLOCK_WAIT_REPLICAS", |to, said| {
-        Ok(to.wait_replicas(said.parse().map_err(|_| "give a whole number")?))
-    }),
-    ("ca", "QUORLOCK_CA", |to, said| Ok(to.ca(said))),
-    // The two go together, so one of them given by the program leaves both variables out.
-    ("cert", "QUORLOCK_CERT", |to, said| Ok(to.cert(said))),
-];
-const KEY: (&str, &str) = ("key", "QUORLOCK_KEY");
+/// Each option, its variable, and how that is read.
+macro_rules! variables {
+    ($($option:ident $variable:literal $read:expr,)*) => {
+        /// Beside the nodes: the option, its variable, and what sets it.
+        const ALL: &[(&str, &str, Set)] = &[$((stringify!($option), $variable, |to, said| {
+            Ok(to.$option($read(said)?))
+        }),)*];
+    };
+}
+
+variables! {
+    // Made from core/options.toml: variables
+    max_ttl "QUORLOCK_MAX_TTL" time,
+    node_timeout "QUORLOCK_NODE_TIMEOUT" time,
+    connect_timeout "QUORLOCK_CONNECT_TIMEOUT" time,
+    namespace "QUORLOCK_NAMESPACE" text,
+    set_name "QUORLOCK_SET_NAME" text,
+    restart_guard "QUORLOCK_RESTART_GUARD" word("give auto, on or off"),
+    accept_eviction "QUORLOCK_ACCEPT_EVICTION" flag,
+    wait_replicas "QUORLOCK_WAIT_REPLICAS" count,
+    ca "QUORLOCK_CA" text,
+    cert "QUORLOCK_CERT" text,
+    key "QUORLOCK_KEY" text,
+    // End of what is made.
+}
+
+/// The two go together, so one of them given by the program leaves both variables out.
+const PAIR: [&str; 2] = ["cert", "key"];
 
 impl ClientBuilder {
     /// The same, with the options that the program has not given as the environment has them.
@@ -52,9 +49,11 @@ impl ClientBuilder {
 fn completed(mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
     let environment = to.environment.clone();
     let given = to.given.clone();
-    let paired = given.contains(&"cert") || given.contains(&KEY.0);
     for (option, variable, set) in ALL {
-        let own = given.contains(&option) || option == "cert" && paired;
+        let own = match PAIR.contains(option) {
+            true => PAIR.iter().any(|one| given.contains(one)),
+            false => given.contains(option),
+        };
         let Some(said) = (if own {
             None
         } else {
@@ -69,10 +68,23 @@ fn completed(mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
             ))
         })?;
     }
-    if let (false, Some(key)) = (paired, environment.get(KEY.1)?) {
-        to = to.key(key);
-    }
     Ok(to)
+}
+
+fn text(said: &str) -> Result<&str, &'static str> {
+    Ok(said)
+}
+
+fn flag(said: &str) -> Result<bool, &'static str> {
+    said.parse().map_err(|_| "give true or false")
+}
+
+fn count(said: &str) -> Result<usize, &'static str> {
+    said.parse().map_err(|_| "give a whole number")
+}
+
+fn word<T: FromStr>(give: &'static str) -> impl Fn(&str) -> Result<T, &'static str> {
+    move |said| said.parse().map_err(|_| give)
 }
 
 fn time(said: &str) -> Result<Duration, &'static str> {
@@ -116,7 +128,7 @@ mod tests {
     use super::*;
 
     fn names() -> impl Iterator<Item = &'static str> {
-        ALL.iter().map(|(_, variable, _)| *variable).chain([KEY.1])
+        ALL.iter().map(|(_, variable, _)| *variable)
     }
 
     fn of(variables: &[(&str, &str)]) -> ClientBuilder {

@@ -54,6 +54,7 @@ class SeveralOptions(TypedDict, total=False):
     reentrant: bool
     group: str
     shared: bool
+    slots: int
     owner: Name | None
 
 
@@ -117,7 +118,6 @@ class OnceOptions(WhereOptions, total=False):
     renew: bool
     max_hold: float | None
     raw: bool
-    layout: Literal["plain", "redisson"]
     label: str
     fencing: bool
     max_waiters: int

@@ -92,7 +92,7 @@ fn under_lock(
     }
     let front = front.as_deref();
     let pid = front.map_or_else(std::process::id, Front::pid);
-    let label = options.label.clone();
+    let label = options.lock.label.clone();
     let label = label.unwrap_or_else(|| default_label(pid, &options.command));
     let client = connect::client(&options.connection, Some(label.clone()))?;
     let lock = lock(&client, options);
@@ -262,25 +262,13 @@ fn lock(client: &Client, options: &Run) -> Lock {
         // Not as long as it is kept, which `once` asks for, unless that was said.
         lock = lock.ttl(ttl(options));
     }
-    lock = lock
-        .wait(wait(options))
-        .max_hold(options.max_hold)
-        .shared(options.shared)
-        .slots(options.slots)
-        .renew(true);
-    if let Some(keep) = options.keep {
-        lock = lock.keep(keep);
-    }
-    match options.ttl {
-        Some(ttl) => lock.ttl(ttl),
-        None => lock,
-    }
+    options.lock.on(lock).wait(wait(options)).renew(true)
 }
 
 /// Where every host tries in the same moment, and one of them must have it: for how long it stays
 /// taken then.
 fn settles(options: &Run) -> Option<Duration> {
-    let keep = options.keep.filter(|keep| !keep.is_zero());
+    let keep = options.lock.keep.filter(|keep| !keep.is_zero());
     keep.filter(|_| options.no_wait)
 }
 
@@ -297,7 +285,7 @@ fn votes(options: &Run) -> Duration {
 fn wait(options: &Run) -> Option<Duration> {
     match options.no_wait {
         true => Some(Duration::ZERO),
-        false => options.wait,
+        false => options.lock.wait,
     }
 }
 
@@ -306,9 +294,9 @@ fn ttl(options: &Run) -> Duration {
     let least = |ttl: Duration, bound: Option<Duration>| bound.map_or(ttl, |bound| ttl.min(bound));
     let usual = least(
         least(defaults::TTL, options.connection.max_ttl),
-        options.max_hold,
+        options.lock.max_hold,
     );
-    options.ttl.unwrap_or(usual)
+    options.lock.ttl.unwrap_or(usual)
 }
 
 /// Host, process and command: at most 256 bytes, without control characters.

@@ -725,6 +725,7 @@ options!(Lock, to, value {
 options!(Locks, to, value {
     // Made from core/options.toml: options of several locks.
     "shared" => to.shared(switch(value)?),
+    "slots" => to.slots(number(value)? as u32),
     "owner" => to.owner(Owner::named(bytes(value))),
     // End of what is made.
 });

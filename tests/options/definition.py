@@ -235,11 +235,11 @@ def serde(options):
 # The modules that make something of it, each by a function `made(options)` which yields the path of a file, the name of a part of it or
 # nothing for the whole, and the text.
 MAKERS = ("make_rust", "make_c", "make_node", "make_python")
-BEGIN, END = re.compile(r"Made from core/options\.toml: (.*?)\.?(?: -->| \*/)?$"), "End of what is made"
+BEGIN, END = re.compile(r"Made from core/(?:options|vocabulary)\.toml: (.*?)\.?(?: -->| \*/)?$"), "End of what is made"
 
 
 def replaced(text, part, made):
-    """The text of a file with that part made anew: what stands between a line that ends with `Made from core/options.toml: PART` and the next
+    """The text of a file with that part made anew: what stands between a line that ends with `Made from core/FILE.toml: PART` and the next
     one that says `End of what is made`, indented as the former."""
     lines, out, found = text.splitlines(), [], False
     at = iter(lines)
@@ -258,7 +258,7 @@ def replaced(text, part, made):
         else:
             sys.exit(f"{part}: its end is missing")
     if not found:
-        sys.exit(f"nothing begins with: Made from core/options.toml: {part}")
+        sys.exit(f"nothing begins with: Made from core/options.toml or vocabulary.toml: {part}")
     return "\n".join(out) + "\n"
 
 

@@ -206,7 +206,7 @@ GATE = [
     # The programs of docs/migrate, the one before and the one after at once; those whose library the tests have in any case.
     Step("migrate-here", [PYTHON, "tests/interop/pages.py", "here"], floor=8),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
-    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=13),
+    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=12),
     # The pages of Operate by their own words, on hosts of a network of their own; as root.
     Step("operate", [PYTHON, "tests/consumers/test_operate.py", "-v"], floor=20),
     # Every command that speaks with nodes, while these are in every state: it ends, and tells what it knows.

@@ -193,6 +193,11 @@ def pages(vocabulary):
         yield "docs/operations/metrics.md", part, table(head, *measured(of))
     found = ((name, ", ".join(one["severity"]), one["text"], one["do"]) for name, one in vocabulary["findings"].items())
     yield "docs/operations/doctor.md", "findings", table(("id", "", "what", "do"), *found)
+    alone = {"python": "Python", "node": "Node"}
+    lines = ((f"`{name}`", f"`` {one['text']} ``" if "`" in one["text"] else f"`{one['text']}`",
+              "" if "core" in (told := one.get("in", ["core"])) else listed([alone[language] for language in told], "and"))
+             for name, one in sorted(vocabulary["events"].items()))
+    yield "docs/operations/log.md", "events", table(("event", "line", "only in"), *lines)
     health = ((f"`{word}`", means) for word, means in vocabulary["words"]["health"].items() if word != "of")
     yield "docs/operations/doctor.md", "health", table(("health", "means"), *health)
 

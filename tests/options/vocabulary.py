@@ -345,6 +345,8 @@ def severities(text):
 
 def of_findings(findings):
     yield Place("findings of the core", "core/src/client/findings.rs", [f"{name} {' '.join(sorted(one['severity']))}" for name, one in findings.items()], severities)
+    everywhere = [*files("core", ".rs"), *files("docs", ".md"), *files("py/python", ".py"), *files("node/src", ".ts"), "include/quorlock.hpp"]
+    yield Place("findings that are named anywhere", everywhere, list(findings), lambda text: dict.fromkeys(re.findall(r"\bQD\d\w*", text)), AMONG)
     yield Place("findings of the runbook", "docs/operations/runbooks/findings.md", list(findings), lambda text: re.findall(r"^## (\w+)\n\n\S", text, re.MULTILINE), ORDERED)
 
 
@@ -373,6 +375,10 @@ def run_metrics(text):
 def of_metrics(vocabulary):
     for sort, path, found in (("metrics", "core/src/metrics.rs", metrics), ("run_metrics", "core/cli/src/voice/metrics.rs", run_metrics)):
         yield Place(sort.replace("_", " of "), path, [f"{name} {one['type']} {one['text']}" for name, one in vocabulary[sort].items()], found)
+    of_c = set(re.findall(r"quorlock_\w+", source("include/quorlock.h")))
+    named = lambda text: {re.sub("_(bucket|sum|count)$", "", one) for one in re.findall(r"\bquorlock_[a-z_]+", text) if one not in of_c}  # noqa: E731
+    yield Place("metrics that pages, alerts and the dashboard name", [path for ending in (".md", ".yml", ".json") for path in files("docs/operations", ending)],
+                [*vocabulary["metrics"], *vocabulary["run_metrics"]], named, AMONG)
     for path in ("py/python/quorlock/otel.py", "node/src/opentelemetry.ts", "docs/operations/tracing.md"):
         yield Place(f"telemetry of {path}", path, list(vocabulary["telemetry"]),
                     lambda text: dict.fromkeys(re.findall(r"""["`]((?:quorlock|error)\.(?!otel\b)[a-z.]+)["`]""", text)))
@@ -401,6 +407,9 @@ def of_events(events):
                 lambda text: dict.fromkeys(re.findall(r'\bended\("(\w+)"', text)))
     yield Place("lines of the log of Node", files("node/src", ".ts"), told["node"],
                 lambda text: dict.fromkeys(re.findall(r'(?:lineOf\("\w+", |\bwarn\()"(\w+)"', text)))
+    warned = dict.fromkeys(re.findall(r'\bwarn\("(\w+)"', "".join(map(source, files("node/src", ".ts")))))
+    yield Place("warnings of Node's page", "node/README.md", [f"QUORLOCK_{name.upper()}" for name in warned],
+                lambda text: words(first(r"`QuorlockWarning` with a code: (.*?);", text)))
 
 
 def places(vocabulary):

@@ -76,8 +76,9 @@ def marked(word, language):
 
 def error_kind(name, language):
     """A kind of error as the language calls it."""
-    upper = re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper()
-    return {"rust": f"`{name}`", "c": f"#QUORLOCK_{upper}", "cpp": re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()}.get(language, f"`{name}Error`")
+    makes, kinds = importlib.import_module("make_vocabulary"), importlib.import_module("vocabulary").read()["errors"]
+    own = {"rust": name, "c": f"#QUORLOCK_{makes.upper(name)}"}
+    return marked(own.get(language) or makes.error_class(name, kinds[name], language), language)
 
 
 def shown(value, options, language, place):

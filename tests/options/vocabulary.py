@@ -212,8 +212,10 @@ def of_losses(reasons):
     yield Place("reasons of Node", "node/src/lease.ts", names, lambda text: words(first(r"^export type LossReason = (.*?);", text), '"'), ORDERED)
     yield Place("reasons of Python", "py/python/quorlock/testing.py", names, lambda text: words(first(r"^Reason = Literal\[(.*?)\]", text), '"'), ORDERED)
     yield Place("reasons of `lost_reason`", "py/python/quorlock/_lease.py", names, lambda text: words(first(r'"""Why it was lost: (.*?);', text), '"'), ORDERED)
-    yield Place("reasons of the command", "docs/cli.schema.json", names,
-                lambda text: [word for one in json.loads(text)["$defs"]["run"]["oneOf"] for word in one["properties"].get("reason", {}).get("enum", ())])
+    for event in ("ending", "lost"):
+        yield Place(f"reasons of the command, {event}", "docs/cli.schema.json", names, lambda text, event=event: [
+            word for one in json.loads(text)["$defs"]["run"]["oneOf"] if one["properties"]["event"]["const"] == event
+            for word in one["properties"]["reason"].get("enum", ())])
     yield Place("reasons of the page of metrics", "docs/operations/metrics.md", names, lambda text: words(first(r"^.*`reason` of a loss: (.*?)\n\n", text)))
     meant = first(r'quorlock_lost_total\{reason!~"(.*?)"', source("docs/operations/alerts.yml")).split("|")
     yield Place("reasons of the runbook", "docs/operations/runbooks/QuorlockLost.md", [name for name in names if name not in meant], rows)

@@ -117,13 +117,12 @@
 #define QUORLOCK_LOCK_LOST 5
 
 /**
- * Release or extend of a lock by an owner that holds nothing.
+ * Release or extension by an owner that holds nothing.
  */
 #define QUORLOCK_NOT_OWNER 6
 
 /**
- * As many calls of the client wait for the lock as max_waiters allows. Shed
- * load.
+ * As many calls of this client wait for the lock as max_waiters allows. Shed load.
  */
 #define QUORLOCK_TOO_MANY_WAITERS 7
 
@@ -138,7 +137,7 @@
 #define QUORLOCK_CANCELLED 9
 
 /**
- * The client is closed.
+ * The client is closed. Make a new one.
  */
 #define QUORLOCK_CLOSED 10
 
@@ -154,7 +153,8 @@
 
 /**
  * An owner that shares a lock wants it for itself: two who did would wait for each
- * other forever. Release the shared lease first, and look again at what it protected.
+ * other without end. Release the shared lease first, and look again at what it
+ * protected.
  */
 #define QUORLOCK_WOULD_DEADLOCK 13
 
@@ -199,12 +199,14 @@
 #define QUORLOCK_LEASE_HELD 0
 
 /**
- * Lost: its validity ended before it was renewed.
+ * Lost: its validity ended before it was renewed: not renewed at all, or too few nodes
+ * could be reached.
  */
 #define QUORLOCK_LEASE_EXPIRED 1
 
 /**
- * Lost: nodes answered that the lock is another's.
+ * Lost: nodes answered that the lock is another's: deleted, or lost in a restart, and
+ * taken since.
  */
 #define QUORLOCK_LEASE_REFUSED 2
 
@@ -435,7 +437,7 @@ typedef struct quorlock_stats_t {
    */
   uint64_t repairs;
   /**
-   * Releases that nodes have not acknowledged yet.
+   * Releases that nodes have not acknowledged yet. Falls too.
    */
   uint64_t releases_pending;
   /**
@@ -447,8 +449,7 @@ typedef struct quorlock_stats_t {
    */
   uint64_t write_backs;
   /**
-   * Releases given up because too many waited for a node; their keys end by
-   * themselves.
+   * Releases given up because too many waited for a node; their keys end by themselves.
    */
   uint64_t releases_dropped;
   /**
@@ -456,28 +457,27 @@ typedef struct quorlock_stats_t {
    */
   uint64_t connects;
   /**
-   * Calls that wait in a line now, behind the one that asks the nodes or
-   * holds the lock.
+   * Calls that wait in a line now, behind the one that asks the nodes or holds the lock.
+   * Falls too.
    */
   uint64_t waiting;
   /**
-   * Leases that were released and went to the next in line of this client
-   * without a request.
+   * Leases that were released and went to the next in line of this client without a
+   * request.
    */
   uint64_t passed_on;
   /**
-   * Calls that stand in the queue of a node now, among those of all clients:
-   * at most one for each lock.
+   * Calls that stand in the queue of a node now, among those of all clients: at most one
+   * for each lock. Falls too.
    */
   uint64_t queued;
   /**
-   * Waiters of other clients before the last of those, as far as the node
-   * told.
+   * Waiters of other clients before the last of those, as far as the node told. Falls
+   * too.
    */
   uint64_t ahead;
   /**
-   * Messages that named nobody who waits, or that no node sends: late, or
-   * forged.
+   * Messages that named nobody who waits, or that no node sends: late, or forged.
    */
   uint64_t stray_messages;
 } quorlock_stats_t;
@@ -561,9 +561,9 @@ typedef struct quorlock_node_view_t {
    */
   const char *node;
   /**
-   * What stands there, as a word: "held", "kept", "free", "reserved" (free, and
-   * kept for a waiter that was called), "foreign" (of another library, or nobody),
-   * "unknown".
+   * What stands there, as a word: "held", "shared" (by readers), "kept", "free",
+   * "reserved" (free, and kept for a waiter that was called), "foreign" (of another
+   * library, or nobody), "unknown".
    */
   const char *state;
   /**

@@ -111,6 +111,7 @@ private:
 
 /** The kinds of errors, for std::error_code: see error::code(). */
 enum class errc : int {
+    // Made from core/vocabulary.toml: kinds.
     invalid_argument = QUORLOCK_INVALID_ARGUMENT,
     contended = QUORLOCK_CONTENDED,
     timeout = QUORLOCK_TIMEOUT,
@@ -124,6 +125,7 @@ enum class errc : int {
     forked = QUORLOCK_FORKED,
     internal = QUORLOCK_INTERNAL,
     would_deadlock = QUORLOCK_WOULD_DEADLOCK,
+    // End of what is made.
 };
 
 /** The kind as a word, such as "Timeout". */
@@ -259,6 +261,7 @@ public:
     explicit error_of(const error &same) noexcept : base(same) {}
 };
 
+// Made from core/vocabulary.toml: errors by their kinds.
 using invalid_argument = error_of<QUORLOCK_INVALID_ARGUMENT>;
 using lock_contended = error_of<QUORLOCK_CONTENDED>;
 using lock_timeout = error_of<QUORLOCK_TIMEOUT>;
@@ -272,6 +275,7 @@ using client_closed = error_of<QUORLOCK_CLOSED>;
 using forked_process = error_of<QUORLOCK_FORKED>;
 using internal_error = error_of<QUORLOCK_INTERNAL>;
 using would_deadlock = error_of<QUORLOCK_WOULD_DEADLOCK>;
+// End of what is made.
 
 namespace detail {
 
@@ -332,6 +336,7 @@ inline error taken(std::int32_t code, quorlock_error_t *raw) {
 #define QUORLOCK_RAISE(kind) \
     case kind: throw error_of<kind>(why)
     switch (why.kind()) {
+        // Made from core/vocabulary.toml: kinds that are thrown.
         QUORLOCK_RAISE(QUORLOCK_INVALID_ARGUMENT);
         QUORLOCK_RAISE(QUORLOCK_CONTENDED);
         QUORLOCK_RAISE(QUORLOCK_TIMEOUT);
@@ -345,6 +350,7 @@ inline error taken(std::int32_t code, quorlock_error_t *raw) {
         QUORLOCK_RAISE(QUORLOCK_FORKED);
         QUORLOCK_RAISE(QUORLOCK_INTERNAL);
         QUORLOCK_RAISE(QUORLOCK_WOULD_DEADLOCK);
+        // End of what is made.
     }
 #undef QUORLOCK_RAISE
     /* A kind that is newer than this header. */
@@ -601,12 +607,14 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
 /** The state of a lease. Above 0: why it was lost. */
 enum class lease_state : std::int32_t {
     held = QUORLOCK_LEASE_HELD,
+    // Made from core/vocabulary.toml: reasons.
     expired = QUORLOCK_LEASE_EXPIRED,
     refused = QUORLOCK_LEASE_REFUSED,
     max_hold = QUORLOCK_LEASE_MAX_HOLD,
     owner_gone = QUORLOCK_LEASE_OWNER_GONE,
     closed = QUORLOCK_LEASE_CLOSED,
     forced = QUORLOCK_LEASE_FORCED,
+    // End of what is made.
     released = QUORLOCK_LEASE_RELEASED,
     none = QUORLOCK_LEASE_NONE,
 };
@@ -1141,8 +1149,8 @@ struct holder {
     /** When it asked for the lock, by the nodes' clocks. */
     std::optional<std::chrono::system_clock::time_point> since;
     /** The fence of its hold, also where others have asked for the lock in vain since; 0 for none. Of a lease that was passed on
-     * within its client from its next renewal on. Of readers, and of a holder that is known to no node by its fence, the largest
-     * that a node has counted, which is never less than the holder's. */
+     * within its client, or won where nodes had counted differently far, from its next renewal on. Of readers, and of a holder that
+     * is known to no node by its fence, the largest that a node has counted, which is never less than the holder's. */
     std::uint64_t fence = 0;
 };
 
@@ -1150,8 +1158,8 @@ struct holder {
 struct node_view {
     /** The node, as in errors. */
     std::string node;
-    /** What stands there: "held", "kept", "free", "reserved" (free, and kept for a waiter that was called), "foreign" (of
-     * another library, or nobody), "unknown". */
+    /** What stands there: "held", "shared" (by readers), "kept", "free", "reserved" (free, and kept for a waiter that was called),
+     * "foreign" (of another library, or nobody), "unknown". */
     std::string state;
     /** The label of who has the vote. */
     std::string label;

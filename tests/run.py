@@ -101,6 +101,8 @@ CHECK = [
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
     # What is made from core/options.toml is as that says.
     Step("options", [sys.executable, "tests/options/definition.py"], floor=55),
+    # What else is said by name in each language is that of core/vocabulary.toml, and a name that is misspelt anywhere is told.
+    Step("vocabulary", [sys.executable, "tests/options/vocabulary.py"], floor=320),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
 ]
@@ -206,7 +208,7 @@ GATE = [
     # The programs of docs/migrate, the one before and the one after at once; those whose library the tests have in any case.
     Step("migrate-here", [PYTHON, "tests/interop/pages.py", "here"], floor=8),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
-    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=13),
+    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=12),
     # The pages of Operate by their own words, on hosts of a network of their own; as root.
     Step("operate", [PYTHON, "tests/consumers/test_operate.py", "-v"], floor=20),
     # Every command that speaks with nodes, while these are in every state: it ends, and tells what it knows.

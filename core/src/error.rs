@@ -14,15 +14,16 @@ use crate::given;
 #[non_exhaustive]
 #[repr(i32)]
 pub enum ErrorKind {
+    // Made from core/vocabulary.toml: kinds.
     /// An argument or option is not valid. Fix the call.
     ///
-    /// The text names the option, the value that was given, and what to give. The nodes were
-    /// not asked.
+    /// The text names the option, the value that was given, and what to give. The nodes were not
+    /// asked.
     InvalidArgument = 1,
     /// The lock is held by another, and the call was told not to wait.
     ///
-    /// A quorum of nodes answered, and too few of them were free. Nothing is left behind. Come
-    /// back later, give the call a `wait`, or leave the work to whoever does it.
+    /// A quorum of nodes answered, and too few of them were free. Nothing is left behind. Come back
+    /// later, give the call a `wait`, or leave the work to whoever does it.
     Contended = 2,
     /// The wait is over and the lock is still held by another.
     ///
@@ -31,9 +32,9 @@ pub enum ErrorKind {
     Timeout = 3,
     /// Too few nodes answered for a decision. Look at the nodes.
     ///
-    /// Nodes are down, cut off, slower than `node_timeout`, or were restarted and may not vote
-    /// yet; [`Error::nodes`](crate::Error::nodes) has what each of them answered. Whether the
-    /// lock is held is not known. `quorlock doctor` says what to fix; a later try may succeed.
+    /// Nodes are down, cut off, slower than `node_timeout`, or were restarted and may not vote yet;
+    /// [`Error::nodes`](crate::Error::nodes) has what each of them answered. Whether the lock is
+    /// held is not known. `quorlock doctor` says what to fix; a later try may succeed.
     QuorumUnavailable = 4,
     /// The lease is held no longer. Stop the protected work.
     ///
@@ -41,28 +42,27 @@ pub enum ErrorKind {
     /// reached `max_hold`, or somebody took the lock away by force. Another may hold the lock by
     /// now. Where the work cannot be stopped, let the resource refuse its smaller fence.
     LockLost = 5,
-    /// Release or extend of a lock by an owner that holds nothing.
+    /// Release or extension by an owner that holds nothing.
     ///
     /// Each release belongs to one acquire of the same owner: look for a release too many, or one
     /// by another thread or task.
     NotOwner = 6,
-    /// The waiting line of the lock is full. Shed load.
+    /// As many calls of this client wait for the lock as `max_waiters` allows. Shed load.
     ///
-    /// As many calls of this client wait for it as `max_waiters` allows. Refuse some of what
-    /// comes in, or raise the option.
+    /// Refuse some of what comes in, or raise the option.
     TooManyWaiters = 7,
     /// Nodes or credentials are set up wrong. Never retried: fix the settings.
     ///
-    /// For example a wrong password, a permission that is missing, a node of another set, a
-    /// server that drops keys when it is full, or a key of another type.
+    /// For example a wrong password, a permission that is missing, a node of another set, a server
+    /// that drops keys when it is full, or a key of another type.
     Misconfigured = 8,
     /// The caller gave up the wait.
     ///
     /// Nothing is left behind: what the nodes gave meanwhile is taken back.
     Cancelled = 9,
-    /// The client is closed.
+    /// The client is closed. Make a new one.
     ///
-    /// Its leases were released when it was closed. Make a new one.
+    /// Its leases were released when it was closed.
     Closed = 10,
     /// The client was used before this process was forked. Make one here.
     ///
@@ -72,11 +72,20 @@ pub enum ErrorKind {
     ///
     /// The program goes on, and what was held is kept or lost as the nodes say.
     Internal = 12,
-    /// An owner that shares a lock wants it for itself: two who did would wait for each
-    /// other without end. Release the shared lease first, and look again then.
+    /// An owner that shares a lock wants it for itself: two who did would wait for each other
+    /// without end. Release the shared lease first, and look again at what it protected.
     WouldDeadlock = 13,
+    // End of what is made.
 }
 
+impl ErrorKind {
+    /// The kind's number, the same in every language and forever.
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+}
+
+// Made from core/vocabulary.toml: lists of kinds.
 impl ErrorKind {
     /// Every kind, in the order of their numbers. Bindings map all of them.
     pub const ALL: &'static [ErrorKind] = &[
@@ -94,11 +103,6 @@ impl ErrorKind {
         ErrorKind::Internal,
         ErrorKind::WouldDeadlock,
     ];
-
-    /// The kind's number, the same in every language and forever.
-    pub const fn number(self) -> i32 {
-        self as i32
-    }
 
     /// The kind's name, as in the documentation: `"QuorumUnavailable"`.
     pub const fn name(self) -> &'static str {
@@ -139,6 +143,7 @@ impl ErrorKind {
         }
     }
 }
+// End of what is made.
 
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

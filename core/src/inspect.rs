@@ -148,8 +148,9 @@ impl NodeView {
         &self.node
     }
 
-    /// What stands there, as a word: `held`, `kept`, `free`, `reserved` (free, and kept for a
-    /// waiter that was called), `foreign` (of another library, or nobody), `unknown`.
+    /// What stands there, as a word: `held`, `shared` (by readers), `kept`, `free`, `reserved`
+    /// (free, and kept for a waiter that was called), `foreign` (of another library, or nobody),
+    /// `unknown`.
     pub fn state(&self) -> &'static str {
         self.state
     }

@@ -32,6 +32,7 @@ impl Shared for quorlock_client_t {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct quorlock_stats_t {
+    // Made from core/vocabulary.toml: counts.
     /// Leases won.
     pub acquired: u64,
     /// Acquisitions that were re-entries.
@@ -48,32 +49,31 @@ pub struct quorlock_stats_t {
     pub renewals: u64,
     /// Votes that were missing and have been stored anew.
     pub repairs: u64,
-    /// Releases that nodes have not acknowledged yet.
+    /// Releases that nodes have not acknowledged yet. Falls too.
     pub releases_pending: u64,
     /// Steps seen of nodes' clocks.
     pub clock_steps: u64,
     /// Fences written back to a node because the votes disagreed.
     pub write_backs: u64,
-    /// Releases given up because too many waited for a node; their keys end by
-    /// themselves.
+    /// Releases given up because too many waited for a node; their keys end by themselves.
     pub releases_dropped: u64,
     /// Connections made to nodes.
     pub connects: u64,
-    /// Calls that wait in a line now, behind the one that asks the nodes or
-    /// holds the lock.
+    /// Calls that wait in a line now, behind the one that asks the nodes or holds the lock.
+    /// Falls too.
     pub waiting: u64,
-    /// Leases that were released and went to the next in line of this client
-    /// without a request.
+    /// Leases that were released and went to the next in line of this client without a
+    /// request.
     pub passed_on: u64,
-    /// Calls that stand in the queue of a node now, among those of all clients:
-    /// at most one for each lock.
+    /// Calls that stand in the queue of a node now, among those of all clients: at most one
+    /// for each lock. Falls too.
     pub queued: u64,
-    /// Waiters of other clients before the last of those, as far as the node
-    /// told.
+    /// Waiters of other clients before the last of those, as far as the node told. Falls
+    /// too.
     pub ahead: u64,
-    /// Messages that named nobody who waits, or that no node sends: late, or
-    /// forged.
+    /// Messages that named nobody who waits, or that no node sends: late, or forged.
     pub stray_messages: u64,
+    // End of what is made.
 }
 
 /// Makes a client. `options` may be NULL for defaults, and freed afterwards.

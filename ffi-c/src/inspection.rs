@@ -74,9 +74,9 @@ pub struct quorlock_holder_t {
 pub struct quorlock_node_view_t {
     /// The node, as in errors.
     pub node: *const c_char,
-    /// What stands there, as a word: "held", "kept", "free", "reserved" (free, and
-    /// kept for a waiter that was called), "foreign" (of another library, or nobody),
-    /// "unknown".
+    /// What stands there, as a word: "held", "shared" (by readers), "kept", "free",
+    /// "reserved" (free, and kept for a waiter that was called), "foreign" (of another
+    /// library, or nobody), "unknown".
     pub state: *const c_char,
     /// The label of who has the vote. NULL for none.
     pub label: *const c_char,

@@ -9,6 +9,7 @@ use crate::error::{Names, c_text, name_in};
 
 /// The call has done what it says.
 pub const QUORLOCK_OK: i32 = 0;
+// Made from core/vocabulary.toml: codes.
 /// An argument or option is not valid. Fix the call.
 pub const QUORLOCK_INVALID_ARGUMENT: i32 = 1;
 /// The lock is held by another, and the call was told not to wait.
@@ -19,24 +20,25 @@ pub const QUORLOCK_TIMEOUT: i32 = 3;
 pub const QUORLOCK_QUORUM_UNAVAILABLE: i32 = 4;
 /// The lease is held no longer. Stop the protected work.
 pub const QUORLOCK_LOCK_LOST: i32 = 5;
-/// Release or extend of a lock by an owner that holds nothing.
+/// Release or extension by an owner that holds nothing.
 pub const QUORLOCK_NOT_OWNER: i32 = 6;
-/// As many calls of the client wait for the lock as max_waiters allows. Shed
-/// load.
+/// As many calls of this client wait for the lock as max_waiters allows. Shed load.
 pub const QUORLOCK_TOO_MANY_WAITERS: i32 = 7;
 /// Nodes or credentials are set up wrong. Never retried: fix the settings.
 pub const QUORLOCK_MISCONFIGURED: i32 = 8;
 /// The wait was cancelled by quorlock_cancel().
 pub const QUORLOCK_CANCELLED: i32 = 9;
-/// The client is closed.
+/// The client is closed. Make a new one.
 pub const QUORLOCK_CLOSED: i32 = 10;
 /// The handle was used before this process was forked. Make a client here.
 pub const QUORLOCK_FORKED: i32 = 11;
 /// A bug in Quorlock, or a panic caught at its boundary. Report it.
 pub const QUORLOCK_INTERNAL: i32 = 12;
 /// An owner that shares a lock wants it for itself: two who did would wait for each
-/// other forever. Release the shared lease first, and look again at what it protected.
+/// other without end. Release the shared lease first, and look again at what it
+/// protected.
 pub const QUORLOCK_WOULD_DEADLOCK: i32 = 13;
+// End of what is made.
 
 /// The name of a code, such as "QuorumUnavailable"; "Ok" for 0 and NULL for a
 /// number that is no code. The text lives as long as the library.

@@ -17,9 +17,12 @@ use crate::time::QUORLOCK_DEFAULT;
 
 /// It is valid.
 pub const QUORLOCK_LEASE_HELD: i32 = 0;
-/// Lost: its validity ended before it was renewed.
+// Made from core/vocabulary.toml: reasons.
+/// Lost: its validity ended before it was renewed: not renewed at all, or too few nodes
+/// could be reached.
 pub const QUORLOCK_LEASE_EXPIRED: i32 = 1;
-/// Lost: nodes answered that the lock is another's.
+/// Lost: nodes answered that the lock is another's: deleted, or lost in a restart, and
+/// taken since.
 pub const QUORLOCK_LEASE_REFUSED: i32 = 2;
 /// Lost: it reached max_hold.
 pub const QUORLOCK_LEASE_MAX_HOLD: i32 = 3;
@@ -29,6 +32,7 @@ pub const QUORLOCK_LEASE_OWNER_GONE: i32 = 4;
 pub const QUORLOCK_LEASE_CLOSED: i32 = 5;
 /// Lost: somebody took the lock away by force.
 pub const QUORLOCK_LEASE_FORCED: i32 = 6;
+// End of what is made.
 /// It was released.
 pub const QUORLOCK_LEASE_RELEASED: i32 = -1;
 /// There is none: NULL, or a lease of the process that this one was forked from.

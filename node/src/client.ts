@@ -32,6 +32,7 @@ import { knowSelf, self } from "./self.js";
 
 /** Counts of a client since it was made. */
 export interface Stats {
+  // Made from core/vocabulary.toml: counts.
   /** Leases won. */
   readonly acquired: number;
   /** Acquisitions that were re-entries. */
@@ -48,7 +49,7 @@ export interface Stats {
   readonly renewals: number;
   /** Votes that were missing and have been stored anew. */
   readonly repairs: number;
-  /** Releases that nodes have not acknowledged yet. */
+  /** Releases that nodes have not acknowledged yet. Falls too. */
   readonly releasesPending: number;
   /** Steps seen of nodes' clocks. */
   readonly clockSteps: number;
@@ -68,6 +69,7 @@ export interface Stats {
   readonly ahead: number;
   /** Messages that named nobody who waits, or that no node sends: late, or forged. */
   readonly strayMessages: number;
+  // End of what is made.
 }
 
 const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());

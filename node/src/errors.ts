@@ -54,11 +54,12 @@ export class QuorlockError extends Error {
   }
 }
 
+/** The lock is held by another: `LockContendedError` or `LockTimeoutError`. */
+export abstract class LockBusyError extends QuorlockError {}
+
+// Made from core/vocabulary.toml: classes.
 /** An argument or option is not valid. Fix the call. */
 export class InvalidArgumentError extends QuorlockError {}
-
-/** The lock is held by another: either of the two below. */
-export abstract class LockBusyError extends QuorlockError {}
 
 /** The lock is held by another, and the call was told not to wait. */
 export class LockContendedError extends LockBusyError {}
@@ -84,14 +85,15 @@ export class MisconfiguredError extends QuorlockError {}
 /** The client is closed. Make a new one. */
 export class ClientClosedError extends QuorlockError {}
 
+/** A bug in Quorlock, or a panic caught at its boundary. Report it. */
+export class InternalError extends QuorlockError {}
+
 /**
- * An owner that shares a lock wants it for itself: two who did would wait for each other forever. Release the shared lease
+ * An owner that shares a lock wants it for itself: two who did would wait for each other without end. Release the shared lease
  * first, and look again at what it protected.
  */
 export class WouldDeadlockError extends QuorlockError {}
-
-/** A bug in Quorlock, or a panic caught at its boundary. Report it. */
-export class InternalError extends QuorlockError {}
+// End of what is made.
 
 type ErrorClass = new (
   message?: string,
@@ -100,6 +102,7 @@ type ErrorClass = new (
 ) => QuorlockError;
 
 const MEANINGS: readonly (readonly [ErrorClass, number, string, string, string])[] = [
+  // Made from core/vocabulary.toml: meanings.
   [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT", "An argument or option is not valid"],
   [LockContendedError, 2, "Contended", "CONTENDED", "The lock is held by another"],
   [LockTimeoutError, 3, "Timeout", "TIMEOUT", "The wait is over, and the lock was not won"],
@@ -111,6 +114,7 @@ const MEANINGS: readonly (readonly [ErrorClass, number, string, string, string])
   [ClientClosedError, 10, "Closed", "CLOSED", "The client is closed"],
   [InternalError, 12, "Internal", "INTERNAL", "Quorlock itself failed"],
   [WouldDeadlockError, 13, "WouldDeadlock", "WOULD_DEADLOCK", "The call would wait for itself"],
+  // End of what is made.
 ];
 
 const CANCELLED = 9;

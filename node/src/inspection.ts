@@ -25,9 +25,10 @@ export interface NodeView {
   /** The node, as in errors. */
   readonly node: string;
   /**
-   * What stands there. `reserved`: free, and kept for a waiter that was called. `foreign`: of another library, or nobody.
+   * What stands there. `shared`: readers hold it. `reserved`: free, and kept for a waiter that was called. `foreign`: of another
+   * library, or nobody.
    */
-  readonly state: "held" | "kept" | "free" | "reserved" | "foreign" | "unknown";
+  readonly state: "held" | "shared" | "kept" | "free" | "reserved" | "foreign" | "unknown";
   /** The label of who has the vote. */
   readonly label: string | null;
   /** For how many more milliseconds that lasts. */

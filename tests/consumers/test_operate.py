@@ -506,11 +506,10 @@ class Runbooks(unittest.TestCase):
             self.assertLessEqual(len(looks.text.splitlines()), 3, name)
 
     def test_each_finding_has_one(self):
-        code = "".join(path.read_text() for path in (ROOT / "core/src").rglob("*.rs"))
         page = text(f"{RUNBOOKS}/findings.md")
         told = re.findall(r"^## (QD\d\d)\n\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-        self.assertEqual([name for name, _ in told], sorted(set(re.findall(r'"(QD\d\d)"', code))))
-        self.assertEqual([name for name, _ in told], re.findall(r"^\| (QD\d\d) \|", text("docs/operations/doctor.md"), re.MULTILINE))
+        # That each is there: tests/options/vocabulary.py.
+        self.assertGreater(len(told), 40)
         for name, words in told:
             self.assertIn("- **Users feel:** ", words, name)
             found = re.findall(r"^- \*\*(Users feel|Look, do, do not|Look|Do not|Do)\b", words, re.MULTILINE)

@@ -506,13 +506,27 @@ private:
         for (milliseconds left = millis(line.said[3]);; left -= milliseconds(10)) {
             const quorlock_stats_t s = client.stats();
             std::map<std::string, std::uint64_t> fields = {
-                {"acquired", s.acquired}, {"reentered", s.reentered}, {"attempts_lost", s.attempts_lost},
-                {"timeouts_awaited", s.timeouts_awaited}, {"released", s.released}, {"lost", s.lost},
-                {"renewals", s.renewals}, {"repairs", s.repairs}, {"releases_pending", s.releases_pending},
-                {"clock_steps", s.clock_steps}, {"write_backs", s.write_backs},
-                {"releases_dropped", s.releases_dropped}, {"connects", s.connects},
-                {"waiting", s.waiting}, {"passed_on", s.passed_on}, {"queued", s.queued},
-                {"ahead", s.ahead}, {"stray_messages", s.stray_messages}};
+                // Made from core/vocabulary.toml: counts.
+                {"acquired", s.acquired},
+                {"reentered", s.reentered},
+                {"attempts_lost", s.attempts_lost},
+                {"timeouts_awaited", s.timeouts_awaited},
+                {"released", s.released},
+                {"lost", s.lost},
+                {"renewals", s.renewals},
+                {"repairs", s.repairs},
+                {"releases_pending", s.releases_pending},
+                {"clock_steps", s.clock_steps},
+                {"write_backs", s.write_backs},
+                {"releases_dropped", s.releases_dropped},
+                {"connects", s.connects},
+                {"waiting", s.waiting},
+                {"passed_on", s.passed_on},
+                {"queued", s.queued},
+                {"ahead", s.ahead},
+                {"stray_messages", s.stray_messages},
+                // End of what is made.
+            };
             const std::string value = std::to_string(known(fields, line, 2));
             if (left <= milliseconds::zero() || holds(value, line.expected)) return {value, {}};
             std::this_thread::sleep_for(milliseconds(10));

@@ -5,7 +5,7 @@
     reference.py --check    fails where one is not what the code says
 
 The pages of C and C++ come from their headers, those of Rust, Python and Node are the packages' own and, name by name, from their sources and
-types. Errors come from the core's kinds and the names that each language has for them, commands from what `quorlock help` prints.
+types. Errors come from core/vocabulary.toml, commands from what `quorlock help` prints.
 """
 
 import os
@@ -17,6 +17,13 @@ import sys
 import api
 import headers
 from made import put
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "options"))
+
+import definition  # noqa: E402
+import vocabulary  # noqa: E402
+from definition import spoken  # noqa: E402
+from make_vocabulary import error_class, upper  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "reference"
@@ -45,12 +52,7 @@ def prose(text):
 
 
 def errors():
-    cpp = {constant: name for name, constant in re.findall(r"using (\w+) = error_of<(\w+)>", source("include/quorlock.hpp"))}
-    constants = {number: constant for constant, number in re.findall(r"#define (QUORLOCK_\w+) (\d+)$", source("include/quorlock.h"),
-                                                                     re.MULTILINE) if constant in cpp}
-    python = {number: name for name, number in re.findall(r"class (\w+)\((?:QuorlockError|LockBusyError)(?:(?!^class ).)*?number = (\d+)",
-                                                          source("py/python/quorlock/errors.py"), re.DOTALL | re.MULTILINE)}
-    node = set(re.findall(r"export class (\w+) extends (?:Quorlock|LockBusy)Error", source("node/src/errors.ts")))
+    """Of core/vocabulary.toml, with the names that each language has."""
     text = MADE + """# Errors
 
 Errors tell apart what a program does next: *held by another* (`Contended`, `Timeout`), *nodes do not answer* (`QuorumUnavailable`), and
@@ -62,19 +64,17 @@ begins with the sentence of its kind, by which errors can be grouped, for the re
 and Node, `Error::summary()` in Rust, `quorlock_kind_summary()` in C, `error::summary()` in C++.
 
 """
-    sentences = dict(re.findall(r'ErrorKind::(\w+) => "([^"]+ [^"]+)"', source("core/src/error.rs")))
-    body = re.search(r"pub enum ErrorKind \{\n(.*?)\n\}", source("core/src/error.rs"), re.DOTALL)[1]
-    for found in re.finditer(r"((?:^ *///.*\n)+)^ *(\w+) = (\d+),", body + "\n", re.MULTILINE):
-        what, name, number = re.sub(r"^ */// ?", "", found[1], flags=re.MULTILINE), found[2], found[3]
-        constant = constants[number]
-        names = [f"C `{constant}`", f"C++ `quorlock::{cpp[constant]}`"]
-        if number in python:
-            names.insert(0, f"Python `{python[number]}`")
-            if python[number] in node:
-                names.insert(1, f"Node `{python[number]}`, code `ERR_{constant}`")
+    for name, error in vocabulary.read()["errors"].items():
+        constant = f"QUORLOCK_{upper(name)}"
+        names = [f"C `{constant}`", f"C++ `quorlock::{error_class(name, error, 'cpp')}`"]
+        if one := error_class(name, error, "python"):
+            names.insert(0, f"Python `{one}`")
+            if one := error_class(name, error, "node"):
+                names.insert(1, f"Node `{one}`, code `ERR_{constant}`")
         else:
             names[0:0] = ["Python the exception of what cancelled it", "Node the reason of the signal"]
-        text += f"## {name}\n\n{prose(what).replace('<br>', chr(10) * 2)}\n\n*{sentences[name]}* · number {number} · {' · '.join(names)}\n\n"
+        what = "\n\n".join([spoken(error["text"], definition.read(), "rust", "client"), *filter(None, [error.get("more")])])
+        text += f"## {name}\n\n{prose(what).replace('<br>', chr(10) * 2)}\n\n*{error['summary']}* · number {error['number']} · {' · '.join(names)}\n\n"
     return text
 
 

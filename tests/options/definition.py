@@ -83,8 +83,9 @@ def marked(word, language):
 
 def error_kind(name, language):
     """A kind of error as the language calls it."""
-    upper = re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper()
-    return {"rust": f"`{name}`", "page": f"`{name}`", "c": f"#QUORLOCK_{upper}", "cpp": re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()}.get(language, f"`{name}Error`")
+    makes, kinds = importlib.import_module("make_vocabulary"), importlib.import_module("vocabulary").read()["errors"]
+    own = {"rust": name, "page": name, "c": f"#QUORLOCK_{makes.upper(name)}"}
+    return marked(own.get(language) or makes.error_class(name, kinds[name], language), language)
 
 
 def shown(value, options, language, place):
@@ -246,11 +247,11 @@ def serde(options):
 # The modules that make something of it, each by a function `made(options)` which yields the path of a file, the name of a part of it or
 # nothing for the whole, and the text.
 MAKERS = ("make_rust", "make_c", "make_command", "make_node", "make_pages", "make_python")
-BEGIN, END = re.compile(r"Made from core/options\.toml: (.*?)\.?(?: -->| \*/)?$"), "End of what is made"
+BEGIN, END = re.compile(r"Made from core/(?:options|vocabulary)\.toml: (.*?)\.?(?: -->| \*/)?$"), "End of what is made"
 
 
 def replaced(text, part, made):
-    """The text of a file with that part made anew: what stands between a line that ends with `Made from core/options.toml: PART` and the next
+    """The text of a file with that part made anew: what stands between a line that ends with `Made from core/FILE.toml: PART` and the next
     one that says `End of what is made`, indented as the former."""
     lines, out, found = text.splitlines(), [], False
     at = iter(lines)
@@ -269,7 +270,7 @@ def replaced(text, part, made):
         else:
             sys.exit(f"{part}: its end is missing")
     if not found:
-        sys.exit(f"nothing begins with: Made from core/options.toml: {part}")
+        sys.exit(f"nothing begins with: Made from core/options.toml or vocabulary.toml: {part}")
     return "\n".join(out) + "\n"
 
 

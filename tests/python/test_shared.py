@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+import typing
 import unittest
 
 import quorlock
@@ -123,6 +124,16 @@ class Shared(Case):
 
         asyncio.run(main())
         self.assert_nothing_left()
+
+
+class Seen(unittest.TestCase):
+    def test_what_readers_hold_is_told_by_a_word_that_the_type_has(self):
+        client = quorlock.Client(memory("seen"))
+        self.addCleanup(client.close)
+        with client.lock("a", shared=True):
+            states = {view.state for view in client.inspect("a").nodes}
+        self.assertIn("shared", states)
+        self.assertLessEqual(states, set(typing.get_args(quorlock.NodeView.__annotations__["state"])))
 
 
 class Refused(unittest.TestCase):

@@ -9,13 +9,14 @@ from urllib.parse import quote, unquote_to_bytes
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "options"))
 
+import vocabulary  # noqa: E402
 from definition import everywhere  # noqa: E402
 
 SUFFIX = ".scenario"
-KINDS = {"InvalidArgument", "Contended", "Timeout", "QuorumUnavailable", "LockLost", "NotOwner", "TooManyWaiters",
-         "Misconfigured", "Cancelled", "Closed", "Forked", "Internal", "WouldDeadlock"}
+VOCABULARY = vocabulary.read()
+KINDS = set(VOCABULARY["errors"])
 BOOLEAN = {"true", "false"}
-REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "forced", "none"}
+REASONS = {*VOCABULARY["losses"], "none"}
 # As the stage's servers have.
 DATABASES = 16
 # In the first line: the driver does not declare the set.

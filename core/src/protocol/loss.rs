@@ -6,11 +6,11 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Its validity ended before it was renewed: not renewed at all, or too
-    /// few nodes could be reached.
+    // Made from core/vocabulary.toml: reasons.
+    /// Its validity ended before it was renewed: not renewed at all, or too few nodes could be
+    /// reached.
     Expired,
-    /// Nodes answered that the lock is another's: deleted, or lost in a
-    /// restart, and taken since.
+    /// Nodes answered that the lock is another's: deleted, or lost in a restart, and taken since.
     Refused,
     /// It reached `max_hold`.
     MaxHold,
@@ -20,8 +20,10 @@ pub enum LossReason {
     Closed,
     /// Somebody took the lock away by [force](crate::Client::force_release).
     Forced,
+    // End of what is made.
 }
 
+// Made from core/vocabulary.toml: lists of reasons.
 impl LossReason {
     /// Every reason, in the order of their numbers.
     pub const ALL: &'static [LossReason] = &[
@@ -45,8 +47,7 @@ impl LossReason {
         }
     }
 
-    /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`,
-    /// `closed`, `forced`.
+    /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`, `closed`, `forced`.
     pub const fn as_str(self) -> &'static str {
         match self {
             LossReason::Expired => "expired",
@@ -59,6 +60,10 @@ impl LossReason {
     }
 }
 
+/// The words, for a message.
+const WORDS: &str = "expired, refused, max_hold, owner_gone, closed or forced";
+// End of what is made.
+
 impl std::str::FromStr for LossReason {
     type Err = Error;
 
@@ -67,7 +72,7 @@ impl std::str::FromStr for LossReason {
         let found = known.copied().find(|reason| reason.as_str() == word);
         found.ok_or_else(|| {
             Error::invalid(format!(
-                "reason is {}: give expired, refused, max_hold, owner_gone, closed or forced",
+                "reason is {}: give {WORDS}",
                 crate::given::shown("reason", word)
             ))
         })

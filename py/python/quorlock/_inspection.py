@@ -45,8 +45,9 @@ class NodeView:
 
     node: str
     """The node, as in errors."""
-    state: Literal["held", "kept", "free", "reserved", "foreign", "unknown"]
-    """What stands there. `reserved`: free, and kept for a waiter that was called. `foreign`: of another library, or nobody."""
+    state: Literal["held", "shared", "kept", "free", "reserved", "foreign", "unknown"]
+    """What stands there. `shared`: readers hold it. `reserved`: free, and kept for a waiter that was called. `foreign`: of another
+    library, or nobody."""
     label: str | None
     """The label of who has the vote."""
     left: Seconds | None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
+    # Made from core/vocabulary.toml: names.
     "ClientClosedError",
     "ForkedProcessError",
     "InternalError",
@@ -21,6 +22,7 @@ __all__ = [
     "QuorumUnavailableError",
     "TooManyWaitersError",
     "WouldDeadlockError",
+    # End of what is made.
 ]
 
 
@@ -54,18 +56,19 @@ class QuorlockError(Exception):
         self.nodes = list(nodes)
 
 
+class LockBusyError(QuorlockError):
+    """The lock is held by another: `LockContendedError` or `LockTimeoutError`."""
+
+    summary = "The lock is held by another"
+
+
+# Made from core/vocabulary.toml: classes.
 class InvalidArgumentError(QuorlockError, ValueError):
     """An argument or option is not valid. Fix the call."""
 
     kind = "InvalidArgument"
     summary = "An argument or option is not valid"
     number = 1
-
-
-class LockBusyError(QuorlockError):
-    """The lock is held by another: `LockContendedError` or `LockTimeoutError`."""
-
-    summary = "The lock is held by another"
 
 
 class LockContendedError(LockBusyError):
@@ -140,6 +143,14 @@ class ForkedProcessError(QuorlockError):
     number = 11
 
 
+class InternalError(QuorlockError):
+    """A bug in Quorlock, or a panic caught at its boundary. Report it."""
+
+    kind = "Internal"
+    summary = "Quorlock itself failed"
+    number = 12
+
+
 class WouldDeadlockError(QuorlockError, RuntimeError):
     """The call would wait for itself: for a scope around it that does not let it in, for another task or greenlet of its own thread,
     or, where it shares the lock and wants it for itself, for another that does the same. The message says what to do instead.
@@ -148,14 +159,6 @@ class WouldDeadlockError(QuorlockError, RuntimeError):
     kind = "WouldDeadlock"
     summary = "The call would wait for itself"
     number = 13
-
-
-class InternalError(QuorlockError):
-    """A bug in Quorlock, or a panic caught at its boundary. Report it."""
-
-    kind = "Internal"
-    summary = "Quorlock itself failed"
-    number = 12
 
 
 _CLASSES: dict[int, type[QuorlockError]] = {
@@ -175,6 +178,7 @@ _CLASSES: dict[int, type[QuorlockError]] = {
         WouldDeadlockError,
     )
 }
+# End of what is made.
 _CANCELLED = 9
 
 

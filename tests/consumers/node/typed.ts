@@ -39,6 +39,7 @@ same<Same<LossReason, "expired" | "refused" | "max_hold" | "owner_gone" | "close
 
 // All there are: neither the type nor the counts themselves have one more.
 const COUNTS: Record<keyof Stats, true> = {
+  // Made from core/vocabulary.toml: counts.
   acquired: true,
   reentered: true,
   attemptsLost: true,
@@ -57,6 +58,7 @@ const COUNTS: Record<keyof Stats, true> = {
   queued: true,
   ahead: true,
   strayMessages: true,
+  // End of what is made.
 };
 
 async function main(): Promise<void> {

@@ -587,33 +587,15 @@ impl Runner {
         let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
         let (field, most) = (line.word(2)?, line.millis(3)?);
         let look = || {
-            let s = client.stats();
-            Ok(match field {
-                "acquired" => s.acquired,
-                "reentered" => s.reentered,
-                "attempts_lost" => s.attempts_lost,
-                "timeouts_awaited" => s.timeouts_awaited,
-                "released" => s.released,
-                "lost" => s.lost,
-                "renewals" => s.renewals,
-                "repairs" => s.repairs,
-                "releases_pending" => s.releases_pending,
-                "clock_steps" => s.clock_steps,
-                "write_backs" => s.write_backs,
-                "releases_dropped" => s.releases_dropped,
-                "connects" => s.connects,
-                "waiting" => s.waiting,
-                "passed_on" => s.passed_on,
-                "queued" => s.queued,
-                "ahead" => s.ahead,
-                "stray_messages" => s.stray_messages,
-                other => return Err(format!("expected a counter, got {other}")),
-            }
-            .to_string())
+            let mut counts = client.stats().named().into_iter();
+            let found = counts.find(|(name, _)| *name == field);
+            found
+                .map(|(_, count)| count.to_string())
+                .ok_or_else(|| format!("expected a counter, got {field}"))
         };
         let mut steps = most.as_millis() / 10;
         loop {
-            let value: String = look()?;
+            let value = look()?;
             if holds(&value, verdict) {
                 return Ok(());
             }

@@ -13,6 +13,8 @@ What an option has there:
 - `again`: what becomes of it where a lease is entered again that was won with another value: `compared` (a warning tells that the lease keeps its own),
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `of_the_set`: it is the same for all clients of a set. `variable`: of the environment.
+- `without`: letters that a text may not have.
+- `at`: what is otherwise in a place: the fields of that.
 - `spelled`: where a language writes it otherwise. `by_position`: the places where it stands behind the name and not among the options.
 - `follows`: the options by which its default changes, so that the core knows whether it was given.
 - `text`, `more`: a sentence, and what else is to be said.
@@ -31,7 +33,7 @@ LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
 FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
-          "follows", "text", "more"}
+          "follows", "without", "at", "text", "more"}
 
 
 def read():
@@ -82,6 +84,8 @@ def error_kind(name, language):
 
 def shown(value, options, language, place):
     """A bound or a default as a sentence has it."""
+    if "{" in str(value):
+        return spoken(value, options, language, place)
     if value in options:
         return marked(spelled(value, options[value], language, place), language)
     if milliseconds(value) is not None:
@@ -106,13 +110,18 @@ def spoken(text, options, language, place):
     return re.sub(r"\{([^}]*)\}", word, text)
 
 
+def at(option, place):
+    """The option as it is in that place."""
+    return {**option, **option.get("at", {}).get(place, {})}
+
+
 def listed(words, last):
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
 def about(name, options, language, place):
     """What is said of an option in that place: a sentence, and what follows it."""
-    option = options[name]
+    option = at(options[name], place)
     say = lambda value: shown(value, options, language, place)  # noqa: E731
     first, rest = spoken(option["text"], options, language, place), []
     if "more" in option:
@@ -184,27 +193,7 @@ def python():
         yield "acquire", parameters(f"{package}/{file}.py", "Lock", "acquire", {"blocking", "timeout"})
 
 
-def node():
-    text = source("node/src/options.ts")
-
-    def interface(name):
-        found = re.search(rf"^export interface {name}(?: extends Omit<(\w+), ([^>]*)>)? \{{(\}}|\n.*?^\}})", text, re.MULTILINE | re.DOTALL)
-        own = set(re.findall(r"^  (\w+)\?:", found[3], re.MULTILINE))
-        return own | (interface(found[1]) - set(re.findall(r"\w+", found[2])) if found[1] else set())
-
-    def table(name):
-        body = re.search(rf"const {name}: Record<string, Convert> = \{{(.*?)\}};", text, re.DOTALL)[1]
-        return set(re.findall(r"(\w+):", body))
-
-    yield "client", interface("ClientOptions")
-    yield "client", table("OF_CLIENT") | table("OF_LOCK")
-    yield "lock", interface("LockOptions")
-    yield "lock", table("OF_LOCK") | table("OF_ONE_LOCK")
-    yield "election", interface("ElectionOptions")
-    yield "acquire", interface("AcquireOptions") - {"signal"}
-
-
-LISTS = {"rust": rust, "c": c, "cpp": cpp, "python": python, "node": node}
+LISTS = {"rust": rust, "c": c, "cpp": cpp, "python": python}
 
 
 def serde(options):
@@ -272,7 +261,10 @@ def wrong(name, option, options):
     if ("only" in option) != ("why" in option):
         yield "takes languages out, and does not say why"
     yield from (f"excludes {other}, which there is not" for other in option.get("excludes", []) if other not in options and other != "once")
-    said = " ".join((option.get("text", ""), option.get("more", "")))
+    elsewhere = option.get("at", {})
+    yield from (f"is otherwise in {place}, where it may not be given" for place in elsewhere if place not in option.get("in", []))
+    yield from (f"has no field {field} in {place}" for place, own in elsewhere.items() for field in own.keys() - FIELDS)
+    said = " ".join(str(own.get(field, "")) for own in (option, *elsewhere.values()) for field in ("text", "more", "default"))
     for word in re.findall(r"\{([^}]*)\}", said):
         if word not in options and not re.fullmatch(r"\d+ (?:ms|s|min|h)|[A-Z]\w+", word):
             yield f"says {{{word}}}, which is no option, time or kind of error"

@@ -273,12 +273,9 @@ function given(name: string, value: unknown): string {
 }
 
 /** Names of options that other libraries have, and what else has a name here: no secret is one of them. */
-const KNOWN = new Set(
-  (
-    "again cluster connection connections db duration events fence force forced host hostname interval lifetime log name node observe " +
-    "onError onLost onStopped password port retries retry retryCount retryDelay slot socket timeout tls token tries url urls user username"
-  ).split(" "),
-);
+const KNOWN =
+  "again cluster connection connections db duration events fence force forced host hostname interval lifetime log name node observe onError " +
+  "onLost onStopped password port retries retry retryCount retryDelay slot socket timeout tls token tries url urls user username";
 
 /** By how many letters the two differ, where two that have changed places are one. */
 function distance(one: string, other: string): number {
@@ -299,10 +296,11 @@ function distance(one: string, other: string): number {
 function unknown(name: string, tables: Table[]): Error {
   const far = (option: string) => distance(name.toLowerCase(), option.toLowerCase());
   const options = (of: Table[]) => of.flatMap((table) => Object.keys(table));
-  const elsewhere = PLACES.find(([table]) => Object.hasOwn(table, name));
-  const known = () => options([...tables, ...PLACES.map(([table]) => table)]).some((option) => far(option) <= 2);
+  const places = [[OF_ANY_LOCK, "a lock"], [OF_CLIENT, "a client"], [OF_ATTEMPT, "redlock"], [OF_ONCE, "once"]] as const;
+  const elsewhere = places.find(([table]) => Object.hasOwn(table, name));
+  const known = () => options([...tables, ...places.map(([table]) => table)]).some((option) => far(option) <= 2);
   const short = name.length <= 32 && (/^\w{1,5}$/.test(name) || (/^\w+$/.test(name) && known()));
-  if (elsewhere === undefined && !KNOWN.has(name) && !short) return invalid("there is no option of that name here");
+  if (elsewhere === undefined && !KNOWN.split(" ").includes(name) && !short) return invalid("there is no option of that name here");
   const [nearest] = options(tables).sort((one, other) => far(one) - far(other));
   const isNear = nearest !== undefined && far(nearest) <= Math.min(2, Math.floor(name.length / 3));
   const near = isNear ? `: did you mean '${nearest}'?` : "";
@@ -455,6 +453,10 @@ const OF_CALL: Record<string, Convert> = {
   reentrant: flag,
 };
 
+const OF_ONCE: Record<string, Convert> = {
+  every: milliseconds,
+};
+
 const OF_ACQUIRE: Record<string, Convert> = {
   wait: limit,
   label: text,
@@ -469,33 +471,22 @@ const NOT_OF = {
 };
 // End of what is made.
 
-/** The options of a table that may be given there. */
-function without(names: readonly string[], table: Table): Table {
-  return Object.fromEntries(Object.entries(table).filter(([name]) => !names.includes(name)));
-}
-
 const OF_ANY_LOCK: Table = { ...OF_LOCK, ...OF_ONE_LOCK };
 const OF_SCOPE: Table = { client: asGiven, signal: asGiven, ...OF_CALL };
 const OF_ATTEMPT: Table = { ...OF_SCOPE, otherwise: callback };
 const OF_ASKING: Table = { ...OF_ACQUIRE, signal };
-const OF_JOB = without(NOT_OF.once, OF_ATTEMPT);
-/** The options of a lock, by what takes them. */
-const OF = {
-  lock: OF_ANY_LOCK,
+
+/** What a table has for a place. */
+function without(place: keyof typeof NOT_OF, table: Table): Table {
+  return Object.fromEntries(Object.entries(table).filter(([name]) => !NOT_OF[place].includes(name)));
+}
+
+type Place = "lock" | keyof typeof NOT_OF;
+/** The options of a lock that may be given in a place, and those of a job: made when they are first looked at. */
+const byPlace: { [place in Place | "job"]?: Table } = { lock: OF_ANY_LOCK };
+const of = (place: Place): Table =>
   // Its period is an option of its lock.
-  once: { every: milliseconds, ...without(NOT_OF.once, OF_ANY_LOCK) } as Table,
-  election: without(NOT_OF.election, OF_ANY_LOCK),
-  semaphore: without(NOT_OF.semaphore, OF_ANY_LOCK),
-  several: without(NOT_OF.several, OF_ANY_LOCK),
-  rwlock: without(NOT_OF.rwlock, OF_ANY_LOCK),
-};
-/** Where options stand, for messages. */
-const PLACES: readonly (readonly [Table, string])[] = [
-  [OF_ANY_LOCK, "a lock"],
-  [OF_CLIENT, "a client"],
-  [OF_ATTEMPT, "redlock"],
-  [OF.once, "once"],
-];
+  (byPlace[place] ??= without(place as keyof typeof NOT_OF, place === "once" ? { ...OF_ONCE, ...OF_ANY_LOCK } : OF_ANY_LOCK));
 
 function converted(what: string, given: unknown, ...tables: Table[]): Record<string, unknown>[] {
   if (typeof given !== "object" || given === null) throw wrong(what, given, "an object");
@@ -510,8 +501,8 @@ function converted(what: string, given: unknown, ...tables: Table[]): Record<str
   return found;
 }
 
-export function lockOptions(given: unknown, of: keyof typeof OF = "lock"): NativeLockOptions {
-  return converted("options", given, OF[of])[0] as NativeLockOptions;
+export function lockOptions(given: unknown, place: Place = "lock"): NativeLockOptions {
+  return converted("options", given, of(place))[0] as NativeLockOptions;
 }
 
 /** Options of a semaphore, with what stands before them. */
@@ -565,25 +556,26 @@ export type ScopeOptions = [
 ];
 
 /** Options of `redlock`, for one lock or several. */
-export function scopeOptions(given: unknown, of: "lock" | "several"): ScopeOptions {
-  return converted("options", given, OF[of], OF_CLIENT, OF_SCOPE) as unknown as ScopeOptions;
+export function scopeOptions(given: unknown, place: "lock" | "several"): ScopeOptions {
+  return converted("options", given, of(place), OF_CLIENT, OF_SCOPE) as unknown as ScopeOptions;
 }
 
 /** Those of a call that has a slot. */
 export function slotOptions(slots: unknown, given: unknown): ScopeOptions {
-  const [ofLock, ...others] = converted("options", given ?? {}, OF.semaphore, OF_CLIENT, OF_SCOPE) as unknown as ScopeOptions;
+  const [ofLock, ...others] = converted("options", given ?? {}, of("semaphore"), OF_CLIENT, OF_SCOPE) as unknown as ScopeOptions;
   return [{ ...ofLock, ...slotsOf(slots) }, ...others];
 }
 
 /** Those of work that may be left out. */
-export function attemptOptions(given: unknown, of: "lock" | "several"): ScopeOptions {
-  const [ofLock, ...others] = converted("options", given, OF[of], OF_CLIENT, OF_ATTEMPT) as unknown as ScopeOptions;
+export function attemptOptions(given: unknown, place: "lock" | "several"): ScopeOptions {
+  const [ofLock, ...others] = converted("options", given, of(place), OF_CLIENT, OF_ATTEMPT) as unknown as ScopeOptions;
   return [{ wait: 0, ...ofLock }, ...others];
 }
 
 /** Options of `once`. */
 export function onceOptions(given: unknown): ScopeOptions {
-  const [ofLock, ...others] = converted("options", given ?? {}, OF.once, OF_CLIENT, OF_JOB) as unknown as ScopeOptions;
+  const job = (byPlace.job ??= without("once", OF_ATTEMPT));
+  const [ofLock, ...others] = converted("options", given ?? {}, of("once"), OF_CLIENT, job) as unknown as ScopeOptions;
   if (ofLock.every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
   // It tries once.
   return [{ ...ofLock, wait: 0 }, ...others];

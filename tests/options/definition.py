@@ -14,6 +14,7 @@ What an option has there:
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `of_the_set`: it is the same for all clients of a set. `variable`: of the environment.
 - `without`: letters that a text may not have.
+- `path_is_shown`: errors show the path that was given, for it is no key.
 - `at`: what is otherwise in a place: the fields of that.
 - `spelled`: where a language writes it otherwise. `by_position`: the places where it stands behind the name and not among the options.
 - `follows`: the options by which its default changes, so that the core knows whether it was given.
@@ -33,7 +34,7 @@ LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
 FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
-          "follows", "without", "at", "text", "more"}
+          "follows", "without", "path_is_shown", "at", "text", "more"}
 
 
 def read():

@@ -117,7 +117,7 @@ def for_tests(options, where):
         if name in scope:
             places += ["scope", *(f"scope, {place}" for place in ("several", "semaphore") if name in where or not lacking(options, place, [name]))]
         known[name] = {"takes": option["takes"], "in": places}
-        known[name] |= {field: option[field] for field in ("words", "without") if field in option}
+        known[name] |= {field: option[field] for field in ("words", "without", "path_is_shown") if field in option}
         # Where it stands among the options all the same, and has to be given.
         known[name] |= {"needed": ["once"]} if name in names(options, "once") and "once" in option.get("by_position", ()) else {}
     return "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in known.items()) + "\n}\n"
@@ -139,6 +139,7 @@ def made(options):
     rows = "".join(f"  {place}: [{', '.join(json.dumps(ours(name, options)) for name in lacking(options, place, (*lock, *call)))}],\n"
                    for place in ("once", *PARTIAL))
     tables = [table("OF_LOCK", both, options), table("OF_ONE_LOCK", one, options), table("OF_CLIENT", where, options), table("OF_CALL", call, options)]
+    tables += [table("OF_ONCE", [name for name in names(options, "once") if name not in scope], options)]
     tables += [table("OF_ACQUIRE", names(options, "acquire"), options), f"const NOT_OF = {{\n{rows}}};\n"]
     yield path, "tables of converters", "\n".join(tables)
     yield "node/src/redlock.ts", "options of a call", fields(options, "scope", call)

@@ -548,10 +548,10 @@ struct client_options {
     std::optional<std::string> set_name{};
     /** Whether a node that may have lost its memory gives no vote until every vote that it may have given is over, which is after
      * max_ttl. auto is on for three nodes and more, and where a node fails over to another server. With on a wholly new set waits,
-     * too. Default: "auto". */
+     * too; with off a node that restarts without its data may give a lock to a second holder. Default: "auto". */
     std::optional<quorlock::restart_guard> restart_guard{};
-    /** Whether servers are accepted that drop keys when they are full: with them a lock may vanish under its holder. Default:
-     * false. */
+    /** Whether servers are accepted that drop keys when they are full: with them a lock may vanish under its holder. Without, such
+     * a server is refused with misconfigured. Default: false. */
     std::optional<bool> accept_eviction{};
     /** How many replicas of a node must have a vote before it counts. With as many as the node has, a master that is cut off from
      * them gives no votes, and a failover loses none. A replica that hangs holds up every request to its master for half of

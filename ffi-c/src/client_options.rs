@@ -259,7 +259,8 @@ pub extern "C" fn quorlock_client_options_set_set_name(
 
 /// Whether a node that may have lost its memory gives no vote until every vote that it may have
 /// given is over, which is after max_ttl. auto is on for three nodes and more, and where a node
-/// fails over to another server. With on a wholly new set waits, too. Default: "auto".
+/// fails over to another server. With on a wholly new set waits, too; with off a node that
+/// restarts without its data may give a lock to a second holder. Default: "auto".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_restart_guard(
     options: *mut quorlock_client_options_t, restart_guard: i32,
@@ -268,7 +269,8 @@ pub extern "C" fn quorlock_client_options_set_restart_guard(
 }
 
 /// Whether servers are accepted that drop keys when they are full: with them a lock may vanish
-/// under its holder. Default: false.
+/// under its holder. Without, such a server is refused with #QUORLOCK_MISCONFIGURED. Default:
+/// false.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_accept_eviction(
     options: *mut quorlock_client_options_t, accept_eviction: bool,

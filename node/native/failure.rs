@@ -44,19 +44,21 @@ impl From<Error> for Failure {
 }
 
 /// Options whose names JavaScript writes in another way than the core does.
+// Made from core/options.toml: names that JavaScript writes otherwise.
 const OPTIONS: [(&str, &str); 11] = [
-    ("accept_eviction", "acceptEviction"),
-    ("connect_timeout", "connectTimeout"),
-    ("fence_ttl", "fenceTtl"),
     ("max_hold", "maxHold"),
-    ("max_ttl", "maxTtl"),
     ("max_waiters", "maxWaiters"),
-    ("min_validity", "minValidity"),
+    ("max_ttl", "maxTtl"),
     ("node_timeout", "nodeTimeout"),
-    ("restart_guard", "restartGuard"),
+    ("connect_timeout", "connectTimeout"),
+    ("min_validity", "minValidity"),
+    ("fence_ttl", "fenceTtl"),
     ("set_name", "setName"),
+    ("restart_guard", "restartGuard"),
+    ("accept_eviction", "acceptEviction"),
     ("wait_replicas", "waitReplicas"),
 ];
+// End of what is made.
 
 /// A text of the core with the names of options as JavaScript writes them. What stands between
 /// backticks is a name of the user's, and the reason of a loss, in brackets or behind a colon,

@@ -17,29 +17,32 @@ pub struct LockOptions {
     pub every: Option<f64>,
     /// Of an election. Before the others, too.
     pub election: Option<bool>,
+    // Made from core/options.toml: fields of the options of a lock.
     pub ttl: Option<f64>,
     pub wait: Option<f64>,
     pub renew: Option<bool>,
     pub max_hold: Option<f64>,
     pub raw: Option<bool>,
+    pub layout: Option<String>,
+    pub label: Option<String>,
     pub fencing: Option<bool>,
     pub max_waiters: Option<u32>,
     pub fair: Option<bool>,
     pub keep: Option<f64>,
-    pub layout: Option<String>,
     pub group: Option<String>,
-    pub label: Option<String>,
     pub shared: Option<bool>,
     pub slots: Option<u32>,
     pub owner: Option<Uint8Array>,
+    // End of what is made.
 }
 
 /// Options that only a client has.
 #[napi(object, object_to_js = false)]
 pub struct ClientOptions {
-    pub nodes: Option<Vec<String>>,
     /// What `QUORLOCK_NODES` says, where no nodes were given.
     pub environment: Option<Vec<Vec<String>>>,
+    // Made from core/options.toml: fields of the options of a client.
+    pub nodes: Option<Vec<String>>,
     pub max_ttl: Option<f64>,
     pub node_timeout: Option<f64>,
     pub connect_timeout: Option<f64>,
@@ -54,6 +57,7 @@ pub struct ClientOptions {
     pub ca: Option<String>,
     pub cert: Option<String>,
     pub key: Option<String>,
+    // End of what is made.
 }
 
 /// A time in milliseconds.
@@ -95,7 +99,7 @@ fn pair(both: Vec<String>) -> Option<(String, String)> {
 /// Sets what was given.
 macro_rules! set {
     ($options:ident, $to:ident: $($option:ident = |$given:ident| $value:expr,)*) => {
-        $(if let Some($given) = $options.$option.clone() {
+        $(if let Some($given) = &$options.$option {
             $to = $to.$option($value);
         })*
     };
@@ -105,18 +109,20 @@ macro_rules! set {
 macro_rules! set_lock {
     ($options:ident, $to:ident) => {
         set! { $options, $to:
-            ttl = |given| time("ttl", given)?,
-            wait = |given| limit("wait", given)?,
-            renew = |given| given,
-            max_hold = |given| limit("maxHold", given)?,
-            raw = |given| given,
-            fencing = |given| given,
-            max_waiters = |given| given as usize,
-            fair = |given| given,
-            keep = |given| time("keep", given)?,
+            // Made from core/options.toml: what sets the options of a client and a lock.
+            ttl = |given| time("ttl", *given)?,
+            wait = |given| limit("wait", *given)?,
+            renew = |given| *given,
+            max_hold = |given| limit("maxHold", *given)?,
+            raw = |given| *given,
             layout = |given| given.parse()?,
-            group = |given| given,
-            label = |given| given,
+            label = |given| given.clone(),
+            fencing = |given| *given,
+            max_waiters = |given| *given as usize,
+            fair = |given| *given,
+            keep = |given| time("keep", *given)?,
+            group = |given| given.clone(),
+            // End of what is made.
         }
     };
 }
@@ -124,22 +130,24 @@ macro_rules! set_lock {
 impl ClientOptions {
     pub(crate) fn apply(self, mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
         set! { self, to:
-            nodes = |given| given,
-            environment = |given| given.into_iter().filter_map(pair),
-            max_ttl = |given| time("maxTtl", given)?,
-            node_timeout = |given| time("nodeTimeout", given)?,
-            connect_timeout = |given| time("connectTimeout", given)?,
-            drift = |given| given,
-            min_validity = |given| given,
-            namespace = |given| given,
-            fence_ttl = |given| time("fenceTtl", given)?,
-            set_name = |given| given,
+            environment = |given| given.iter().cloned().filter_map(pair),
+            // Made from core/options.toml: what sets the options of a client alone.
+            nodes = |given| given.clone(),
+            max_ttl = |given| time("maxTtl", *given)?,
+            node_timeout = |given| time("nodeTimeout", *given)?,
+            connect_timeout = |given| time("connectTimeout", *given)?,
+            drift = |given| *given,
+            min_validity = |given| *given,
+            namespace = |given| given.clone(),
+            fence_ttl = |given| time("fenceTtl", *given)?,
+            set_name = |given| given.clone(),
             restart_guard = |given| given.parse()?,
-            accept_eviction = |given| given,
-            wait_replicas = |given| given as usize,
-            ca = |given| given,
-            cert = |given| given,
-            key = |given| given,
+            accept_eviction = |given| *given,
+            wait_replicas = |given| *given as usize,
+            ca = |given| given.clone(),
+            cert = |given| given.clone(),
+            key = |given| given.clone(),
+            // End of what is made.
         }
         Ok(to)
     }
@@ -159,9 +167,12 @@ impl LockOptions {
             to = to.for_election();
         }
         set_lock! { self, to }
-        set! { self, to: shared = |given| given, slots = |given| given, }
-        if let Some(name) = &self.owner {
-            to = to.owner(Owner::named(name.to_vec()));
+        set! { self, to:
+            // Made from core/options.toml: what sets the options of one lock.
+            shared = |given| *given,
+            slots = |given| *given,
+            owner = |given| Owner::named(given.to_vec()),
+            // End of what is made.
         }
         Ok(to)
     }

@@ -163,27 +163,30 @@ export interface NativeClient {
 export interface NativeLockOptions {
   every?: number;
   election?: boolean;
+  // Made from core/options.toml: options of a lock.
   ttl?: number;
   wait?: number;
   renew?: boolean;
   maxHold?: number;
   raw?: boolean;
+  layout?: "plain" | "redisson";
+  label?: string;
   fencing?: boolean;
   maxWaiters?: number;
   fair?: boolean;
   keep?: number;
-  layout?: "plain" | "redisson";
   group?: string;
-  label?: string;
   shared?: boolean;
   slots?: number;
   owner?: Uint8Array;
+  // End of what is made.
 }
 
 export interface NativeClientOptions {
-  nodes?: string[];
   /** The variables of Quorlock, for what is not given. */
   environment?: [string, string][];
+  // Made from core/options.toml: options of a client.
+  nodes?: string[];
   maxTtl?: number;
   nodeTimeout?: number;
   connectTimeout?: number;
@@ -198,6 +201,7 @@ export interface NativeClientOptions {
   ca?: string;
   cert?: string;
   key?: string;
+  // End of what is made.
 }
 
 /** A line of the log. */

@@ -2,7 +2,7 @@
 
 import { inspect } from "node:util";
 
-import { native, type NativeClient } from "./binding.js";
+import { native, type NativeClient, type NativeLockOptions } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, look, toError } from "./errors.js";
 import { newElection, type Election } from "./election.js";
@@ -16,6 +16,7 @@ import {
   electionOptions,
   initOptions,
   lockOptions,
+  semaphoreOptions,
   nameOf,
   namesOf,
   type ClientOptions,
@@ -24,6 +25,9 @@ import {
   type InitOptions,
   type LockOptions,
   type Name,
+  type RWLockOptions,
+  type SemaphoreOptions,
+  type SeveralOptions,
 } from "./options.js";
 import { know } from "./owner.js";
 import { begin, port, valueOf } from "./port.js";
@@ -72,6 +76,9 @@ export interface Stats {
   // End of what is made.
 }
 
+/** Makes a lock, or several, with options that were looked at. Not part of the API. */
+export let lockWith: (client: Client, name: Name | readonly Name[], options: NativeLockOptions, from: Function) => Lock | Locks;
+
 const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 
 function isOptions(value: unknown): value is ClientOptions {
@@ -96,6 +103,11 @@ export interface RWLock {
 export class Client extends Events {
   readonly #core: NativeClient;
 
+  static {
+    lockWith = (client, name, options, from) =>
+      Array.isArray(name) ? self(client).#lockAll(name, options, from) : self(client).#lock(name, options, from);
+  }
+
   /**
    * Throws `InvalidArgumentError`, naming the option, its value and what to give.
    *
@@ -117,19 +129,24 @@ export class Client extends Events {
    */
   lock(name: Name, options?: LockOptions): Lock {
     const it = self(this);
-    const key = look(it.lock, () => nameOf("name", name));
-    const own = options === undefined ? undefined : look(it.lock, () => lockOptions(options));
-    checked(it.#core.check(key, own), it.lock);
-    return newLock(it.#core, key, own, it);
+    return it.#lock(name, options === undefined ? undefined : () => lockOptions(options), it.lock);
+  }
+
+  #lock(name: unknown, options: NativeLockOptions | (() => NativeLockOptions) | undefined, from: Function): Lock {
+    const key = look(from, () => nameOf("name", name));
+    const own = typeof options === "function" ? look(from, options) : options;
+    checked(this.#core.check(key, own), from);
+    return newLock(this.#core, key, own, this);
   }
 
   /**
    * The two modes of one lock: `read()` is shared by many, `write()` is for one alone. Options as of `lock`; each call
    * gives the same lock. Throws as `lock`.
    */
-  rwlock(name: Name, options?: Omit<LockOptions, "shared" | "slots">): RWLock {
+  rwlock(name: Name, options?: RWLockOptions): RWLock {
     const it = self(this);
-    const [read, write] = [it.lock(name, { ...options, shared: true }), it.lock(name, options)];
+    const own = look(it.rwlock, () => lockOptions(options ?? {}, "rwlock"));
+    const [read, write] = [it.#lock(name, { ...own, shared: true }, it.rwlock), it.#lock(name, own, it.rwlock)];
     return { read: () => read, write: () => write };
   }
 
@@ -138,12 +155,9 @@ export class Client extends Events {
    * tell their `slot`. Options as of `lock`. All who use it have to ask for the same number of slots: the largest number in
    * use is the limit. A lock of that name is another matter. Throws as `lock`.
    */
-  semaphore(name: Name, slots: number, options?: Omit<LockOptions, "shared" | "slots">): Lock {
+  semaphore(name: Name, slots: number, options?: SemaphoreOptions): Lock {
     const it = self(this);
-    const key = look(it.semaphore, () => nameOf("name", name));
-    const own = look(it.semaphore, () => lockOptions({ ...options, slots }));
-    checked(it.#core.check(key, own), it.semaphore);
-    return newLock(it.#core, key, own, it);
+    return it.#lock(name, () => semaphoreOptions(slots, options), it.semaphore);
   }
 
   /**
@@ -151,12 +165,16 @@ export class Client extends Events {
    * differ, in any order; one that is given twice is held once. Throws `InvalidArgumentError` for names or an option that
    * are not valid.
    */
-  lockAll(names: readonly Name[], options?: LockOptions): Locks {
+  lockAll(names: readonly Name[], options?: SeveralOptions): Locks {
     const it = self(this);
-    const keys = look(it.lockAll, () => namesOf("names", names));
-    const own = options === undefined ? undefined : look(it.lockAll, () => lockOptions(options));
-    checked(it.#core.checkAll(keys, own), it.lockAll);
-    return newLocks(it.#core, keys, own, it);
+    return it.#lockAll(names, options === undefined ? undefined : () => lockOptions(options, "several"), it.lockAll);
+  }
+
+  #lockAll(names: unknown, options: NativeLockOptions | (() => NativeLockOptions) | undefined, from: Function): Locks {
+    const keys = look(from, () => namesOf("names", names));
+    const own = typeof options === "function" ? look(from, options) : options;
+    checked(this.#core.checkAll(keys, own), from);
+    return newLocks(this.#core, keys, own, this);
   }
 
   /**

@@ -52,6 +52,9 @@ export type {
   Name,
   ObserveOptions,
   RunOptions,
+  RWLockOptions,
+  SemaphoreOptions,
+  SeveralOptions,
 } from "./options.js";
 export { metricsText } from "./metrics.js";
 export { once, type OnceOptions } from "./once.js";

@@ -1,23 +1,24 @@
 /** `once(…)`: a job that every host starts, and one runs. */
 
 import { chained } from "./chained.js";
-import type { Client } from "./client.js";
 import { look } from "./errors.js";
 import { nameOf, onceOptions, type Name } from "./options.js";
 import { attempted, scoped, type AnyBody, type AttemptOptions, type Body } from "./redlock.js";
 
 /** Options of `once`. */
-export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wait" | "owner" | "reentrant"> {
-  /** How often the job runs, in milliseconds: 20 at least. */
-  every: number;
+// Made from core/options.toml: OnceOptions.
+export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wait" | "layout" | "shared" | "slots" | "owner" | "reentrant"> {
   /**
    * For how long no other host runs the job after one has begun, however soon it is done: longer than the hosts' clocks
-   * differ by, and shorter than `every`. Half of `every`, at most the client's `maxTtl`.
+   * differ by, and shorter than `every`. Counted on this client's clock, and kept by the nodes that the release reaches; a
+   * lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `maxTtl`. Not with `layout` nor
+   * `shared`. Default: half of `every`, at most `maxTtl`.
    */
   keep?: number | undefined;
-  /** Whose nodes to use, as of `redlock`. */
-  client?: Client | undefined;
+  /** How often the job runs. More than `keep`, which would leave out the next run. At least 20 ms. */
+  every: number;
 }
+// End of what is made.
 
 /**
  * Runs a job that every host starts at about the same time on one of them: `job` runs where nobody else runs it, or has

@@ -11,128 +11,204 @@ export type Name = string | Uint8Array;
 
 /** Options of a lock; a client's are the defaults of its locks. All times are in milliseconds. */
 export interface LockOptions {
-  /** Auto-release time on the nodes: how long the lock outlives a crashed holder. 10,000. */
+  // Made from core/options.toml: options of a lock.
+  /**
+   * Auto-release time on the nodes: how long the lock outlives a crashed holder. A part of a millisecond is rounded up.
+   * Less than 10,000 ms by default where `maxTtl` or `maxHold` is less. 10 ms to `maxTtl`. Default: 10,000 ms.
+   */
   ttl?: number | undefined;
-  /** How long to wait in `acquire`: 0 tries once, `null` or `Infinity` waits forever. 10,000. */
+  /**
+   * How long an acquire waits: zero tries once, no limit waits forever. `null` or `Infinity` is no limit. At the end
+   * answers that are under way are awaited where they decide, at most for another `nodeTimeout`. No limit: `null` or
+   * `Infinity`. Default: 10,000 ms.
+   */
   wait?: number | null | undefined;
-  /** Whether the lease is renewed until released. Without, it ends after the ttl unless extended. True. */
+  /** Whether the lease is renewed until it is released. Without, it ends after the `ttl`, unless extended. Default: `true`. */
   renew?: boolean | undefined;
-  /** Longest life of a lease; `null` or `Infinity` for no limit. One hour. */
+  /**
+   * The longest life of a lease, renewed or not. `null` or `Infinity` is no limit. By default the `ttl`, where that is
+   * longer than 3,600,000 ms. No limit: `null` or `Infinity`. At least `ttl`. Default: 3,600,000 ms.
+   */
   maxHold?: number | null | undefined;
-  /** Whether the key on the nodes is the name itself, as in other Redlock libraries. False. */
+  /**
+   * Whether the key on the nodes is the name itself, so that other Redlock libraries and Quorlock exclude each other. Not
+   * with `shared` nor `slots`. Default: `false`.
+   */
   raw?: boolean | undefined;
-  /** Whether leases have a `fence`. Without, one key less is written on each node. True. */
+  /**
+   * How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's `RLock` of that name. In
+   * Redisson's layout the key is the name, a named `owner` is one in all processes and in Java, and waiters are not queued
+   * on the nodes. Both wake each other, and their fences are of one order with those of `RFencedLock`. Such a lease is not
+   * exported. Not with `shared`, `slots` nor `keep`. Default: `plain`.
+   */
+  layout?: "plain" | "redisson" | undefined;
+  /**
+   * Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for none.
+   * An acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has
+   * no label. At most 256 bytes. Default: `host:pid`.
+   */
+  label?: string | undefined;
+  /** Whether leases have a fence. Without, one key less is written on each node. Default: `true`. */
   fencing?: boolean | undefined;
   /**
    * How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one more
-   * rejects with `TooManyWaitersError` at once. 0: nobody waits behind another. 10,000.
+   * gets `TooManyWaitersError` at once. With 0 no call waits behind another. Default: 10,000.
    */
   maxWaiters?: number | undefined;
   /**
-   * Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed on
-   * to the next in line of this client, up to 16 times in a row. False.
+   * Whether every release goes over the nodes, where the waiters of all clients queue in their order. Without, a lease may
+   * be passed on to the next in line of this client, up to 16 times in a row. Default: `false`.
    */
   fair?: boolean | undefined;
   /**
    * For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
-   * starts at about the same time runs once. At most `maxTtl`. 0.
+   * starts at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release
+   * reaches; a lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `maxTtl`. Not with
+   * `layout` nor `shared`. Default: 0.
    */
   keep?: number | undefined;
   /**
-   * `"redisson"` makes it one lock with Java's `RLock` of that name. The key is the name then, a named `owner` is one in all
-   * processes and in Java, and waiters are not queued on the nodes. Not with `shared`, `slots` nor `keep`. `"plain"`.
-   */
-  layout?: "plain" | "redisson" | undefined;
-  /**
-   * The lock's group in `metricsText()`, which never names locks: a word for all of a kind, such as `orders`. At most 64
-   * bytes. The process keeps 64 groups; later ones are counted as `other`. Empty.
+   * The lock's group in metrics, which never name locks: a word for all of a kind, such as `orders`. The process keeps 64
+   * groups; those that come later are counted as `other`. At most 64 bytes. Default: empty.
    */
   group?: string | undefined;
   /**
-   * Text that is stored with the token of a lease, to tell who holds the lock: at most 256 bytes without control characters; empty for
-   * none. A call that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has no label.
-   * `host:pid`.
-   */
-  label?: string | undefined;
-  /**
-   * Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
-   * that out. Whoever shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw` nor `keep`. False.
+   * Whether the lease is one of many that share the lock: readers, which a lease that is not shared keeps out, and which
+   * keep that out. A reader that asks while a writer waits is served after that writer. The fence of a shared lease is
+   * above that of each lease before it that was not shared, and below that of each such lease after it; among readers it
+   * says nothing. An owner that shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw`,
+   * `layout`, `keep`, `slots` nor `acceptEviction`. Default: `false`.
    */
   shared?: boolean | undefined;
-  /** Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once: see `client.semaphore`. */
+  /**
+   * Makes it a semaphore of this many slots: no more of them are held at once. Every client of the semaphore asks for as
+   * many slots: the largest number in use is the limit. A lock of that name is another matter. 1 to 128. Not with `raw`,
+   * `shared`, `layout` nor `once`.
+   */
   slots?: number | undefined;
-  /** Who may re-enter, by a name that is valid within the client. */
+  /**
+   * The owner of leases, by a name that is valid within the client: it enters its lease again. An acquire that gives the
+   * same name, in any thread but with the same client, enters the lock again. What is acquired by hand without an owner is
+   * bound to no thread, and a second acquire waits for it as for a stranger's.
+   */
   owner?: Name | undefined;
+  // End of what is made.
 }
 
 /** Options of a client. Those of locks are the defaults of its locks. */
-export interface ClientOptions extends Omit<LockOptions, "owner" | "shared" | "slots"> {
+// Made from core/options.toml: ClientOptions.
+export interface ClientOptions extends Omit<LockOptions, "shared" | "slots" | "owner"> {
   /**
-   * URLs, as a list or in one text with commas: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
-   * `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know by
-   * that name, `redis+cluster://host:6379;host` for a Redis Cluster, or `memory://name` for a node in this process.
-   * Default: the environment variable `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
+   * The nodes of the set, by their URLs: a list, or one text with commas. Each is
+   * `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, `valkey://` and `valkeys://` likewise,
+   * `redis+unix:///path?db=1&user=u&password=p`, `redis+sentinel://host:26379;host;host/master` for a master with replicas
+   * that sentinels know by that name, `redis+cluster://host:6379;host` for a Redis Cluster, or `memory://name` for a node
+   * in this process. Default: what `QUORLOCK_NODES` of the environment says, else `redis://127.0.0.1:6379`.
    */
   nodes?: string | Iterable<string> | undefined;
   /**
-   * The longest ttl of any lock of the set, and so how long a node that may have lost its memory gives no vote; the same
-   * for all clients of a set. 60,000.
+   * The longest `ttl` of any lock of the set, and so how long a node that may have lost its memory gives no vote. The same
+   * for all clients of a set. 10 ms to 86,400,000 ms. Default: what `QUORLOCK_MAX_TTL` of the environment says, else
+   * 60,000 ms.
    */
   maxTtl?: number | undefined;
-  /** Time for one request to one node, at most a quarter of the ttl. 250. */
+  /**
+   * Time for one request to one node: connect, queue, write and reply; at most a quarter of a lock's `ttl`. A hung node
+   * costs no latency, for rounds end at the quorum. 1 ms to 60,000 ms. Default: what `QUORLOCK_NODE_TIMEOUT` of the
+   * environment says, else 250 ms.
+   */
   nodeTimeout?: number | undefined;
   /**
-   * Time for a connection to a node to be made, which calls that ask once (`wait: 0`, `attempt`, `once`, `inspect`, `adopt`)
-   * wait for where it is the first: until a quorum of nodes is connected. 2,000.
+   * Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked before it may vote. Calls that
+   * ask once wait for the first connections as long, until a quorum of nodes is connected. 1 ms to 60,000 ms. Default:
+   * what `QUORLOCK_CONNECT_TIMEOUT` of the environment says, else 2,000 ms.
    */
   connectTimeout?: number | undefined;
-  /** Bound on the difference of clock rates, as a fraction. 0.01. */
+  /**
+   * Bound on the difference of clock rates, as a fraction: validity is the `ttl` less this part of it and 2 ms. 0.001 to
+   * 0.5. Default: 0.01.
+   */
   drift?: number | undefined;
-  /** The fraction of the ttl that must be left when a lease is won. 0.1. */
+  /** The fraction of the `ttl` that must be left when a lease is won. 0 to 0.9. Default: 0.1. */
   minValidity?: number | undefined;
-  /** Prefix of every key. `lock:`. */
+  /**
+   * Prefix of every key. It has at least one byte, and no braces. At most 256 bytes. Default: what `QUORLOCK_NAMESPACE` of
+   * the environment says, else `lock:`.
+   */
   namespace?: string | undefined;
   /**
-   * How long a lock's counter of fences lives after its last use, in milliseconds; at least twice `maxTtl`. After that
-   * the order of fences rests on the nodes' clocks. 600,000.
+   * How long a lock's counter of fences lives after its last use; at least twice `maxTtl`. After that the order of fences
+   * rests on the nodes' clocks. By default twice `maxTtl`, where that is longer than 600,000 ms. Default: 600,000 ms.
    */
   fenceTtl?: number | undefined;
   /**
    * The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. Nodes of another set are
-   * refused with `MisconfiguredError`. `default`.
+   * refused. The same for all clients of a set. Default: what `QUORLOCK_SET_NAME` of the environment says, else `default`.
    */
   setName?: string | undefined;
   /**
    * Whether a node that may have lost its memory gives no vote until every vote that it may have given is over, which is
-   * after `maxTtl`; the same for all clients of a set. `"auto"` is on for three nodes and more, and where a node fails over
-   * to another server, and lets a wholly new set vote at once (see `client.initSet()`); with `"on"` that waits, too; with
-   * `"off"` a node that restarts without its data may give a lock to a second holder. `"auto"`.
+   * after `maxTtl`. The same for all clients of a set. `auto` is on for three nodes and more, and where a node fails over
+   * to another server. With `on` a wholly new set waits, too; with `off` a node that restarts without its data may give a
+   * lock to a second holder. Default: what `QUORLOCK_RESTART_GUARD` of the environment says, else `auto`.
    */
   restartGuard?: "auto" | "on" | "off" | undefined;
   /**
-   * Accepts servers that drop keys when they are full: with them a lock may vanish under its holder. Without, such a
-   * server is refused with `MisconfiguredError`. False.
+   * Whether servers are accepted that drop keys when they are full: with them a lock may vanish under its holder. Without,
+   * such a server is refused with `MisconfiguredError`. Default: what `QUORLOCK_ACCEPT_EVICTION` of the environment says,
+   * else `false`.
    */
   acceptEviction?: boolean | undefined;
   /**
-   * How many replicas of a node must have a vote before it counts, 0 to 16. With as many as the node has, a failover loses
-   * no vote, and a master that is cut off from them gives none; a replica that hangs holds up every request to its master
-   * for half of `nodeTimeout`. 0.
+   * How many replicas of a node must have a vote before it counts. With as many as the node has, a master that is cut off
+   * from them gives no votes, and a failover loses none. A replica that hangs holds up every request to its master for
+   * half of `nodeTimeout`, and the votes that it misses do not count. 0 to 16. Default: what `QUORLOCK_WAIT_REPLICAS` of
+   * the environment says, else 0.
    */
   waitReplicas?: number | undefined;
-  /** Certificates that vouch for `rediss://` nodes: the path of a PEM file, or its text. */
+  /**
+   * Certificates that vouch for `rediss://` nodes, in place of the system's: the path of a PEM file, or its text. Default:
+   * what `QUORLOCK_CA` of the environment says.
+   */
   ca?: string | Uint8Array | undefined;
-  /** The client's own certificate, in the same way. */
+  /**
+   * The client's certificate: the path of a PEM file, or its text. Goes with `key`. Default: what `QUORLOCK_CERT` of the
+   * environment says.
+   */
   cert?: string | Uint8Array | undefined;
-  /** The key of the client's certificate, in the same way. */
+  /**
+   * The key of the client's certificate: the path of a PEM file, or its text. Default: what `QUORLOCK_KEY` of the
+   * environment says.
+   */
   key?: string | Uint8Array | undefined;
 }
+// End of what is made.
 
 /**
  * Options of an election: those of a lock. Where they are not given a candidate waits without end, in the line on the nodes
  * (`fair`), and a term is renewed and has no `maxHold`, whatever the client's defaults are.
  */
-export interface ElectionOptions extends Omit<LockOptions, "owner" | "shared" | "slots"> {}
+// Made from core/options.toml: ElectionOptions.
+export interface ElectionOptions extends Omit<LockOptions, "shared" | "slots" | "owner"> {}
+// End of what is made.
+
+/** Options of a semaphore: those of a lock that go with slots. */
+// Made from core/options.toml: SemaphoreOptions.
+export interface SemaphoreOptions extends Omit<LockOptions, "raw" | "layout" | "shared" | "slots"> {}
+// End of what is made.
+
+/** Options of several locks that are held together. */
+// Made from core/options.toml: SeveralOptions.
+export interface SeveralOptions extends Omit<LockOptions, > {}
+// End of what is made.
+
+/** Options of a lock whose two modes are at hand. */
+// Made from core/options.toml: RWLockOptions.
+export interface RWLockOptions extends Omit<LockOptions, "raw" | "layout" | "keep" | "shared" | "slots"> {}
+// End of what is made.
+
+/** The options of a lock that others do not have. */
+export type NotOf<Options> = Exclude<keyof LockOptions, keyof Options>;
 
 /** How `election.run` goes on, and whom it tells. */
 export interface RunOptions {
@@ -178,6 +254,7 @@ export interface WaitOptions {
 }
 
 type Convert = (name: string, value: unknown) => unknown;
+type Table = Readonly<Record<string, Convert>>;
 
 /** The longest number that is shown, as text: no longer one is meant. And the longest where a secret may stand. */
 const [DIGITS, SHORT] = [24, 5];
@@ -209,38 +286,39 @@ function given(name: string, value: unknown): string {
   }
 }
 
-/** Names of options that other libraries have, and those of ours elsewhere: no secret is one of them. */
-const KNOWN = new Set(
-  (
-    "client cluster connection connections db duration events fence force forced host hostname interval key lifetime log name node " +
-    "onError onLost owner password port reentrant retries retry retryCount retryDelay shared signal slots socket timeout tls token " +
-    "tries url urls user username otherwise every again observe onStopped"
-  ).split(" "),
-);
+/** Names of options that other libraries have, and what else has a name here: no secret is one of them. */
+const KNOWN =
+  "again cluster connection connections db duration events fence force forced host hostname interval lifetime log name node observe onError " +
+  "onLost onStopped password port retries retry retryCount retryDelay slot socket timeout tls token tries url urls user username";
 
-/** Whether the two differ in no more than two letters: then one is the other, misspelt. */
-function alike(one: string, other: string): boolean {
-  if (Math.abs(one.length - other.length) > 2) return false;
-  let row = Array.from({ length: other.length + 1 }, (_, at) => at);
+/** By how many letters the two differ, where two that have changed places are one. */
+function distance(one: string, other: string): number {
+  let [before, row] = [[] as number[], Array.from({ length: other.length + 1 }, (_, at) => at)];
   for (let i = 1; i <= one.length; i++) {
     const next = [i];
     for (let j = 1; j <= other.length; j++) {
       const same = one[i - 1] === other[j - 1] ? 0 : 1;
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + same));
+      const swapped = i > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1];
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + same, swapped ? before[j - 2]! + 1 : Infinity));
     }
-    row = next;
+    [before, row] = [row, next];
   }
-  return row[other.length]! <= 2;
+  return row[other.length]!;
 }
 
 /** An option that there is not. Its name is shown where it is one that is meant, or nearly: it may be a URL with its password. */
-function unknown(name: string, tables: Record<string, Convert>[]): Error {
-  const lower = name.toLowerCase();
-  // Or one of those that stand elsewhere.
-  const all = [...tables, OF_CLIENT, OF_LOCK, OF_ONE_LOCK];
-  const known = () => all.some((table) => Object.keys(table).some((option) => alike(lower, option.toLowerCase())));
-  const meant = KNOWN.has(name) || (name.length <= 32 && (/^\w{1,5}$/.test(name) || (/^\w+$/.test(name) && known())));
-  return invalid(meant ? `there is no option '${name}' here` : "there is no option of that name here");
+function unknown(name: string, tables: Table[]): Error {
+  const far = (option: string) => distance(name.toLowerCase(), option.toLowerCase());
+  const options = (of: Table[]) => of.flatMap((table) => Object.keys(table));
+  const places = [[OF_ANY_LOCK, "a lock"], [OF_CLIENT, "a client"], [OF_ATTEMPT, "redlock"], [OF_ONCE, "once"]] as const;
+  const elsewhere = places.find(([table]) => Object.hasOwn(table, name));
+  const known = () => options([...tables, ...places.map(([table]) => table)]).some((option) => far(option) <= 2);
+  const short = name.length <= 32 && (/^\w{1,5}$/.test(name) || (/^\w+$/.test(name) && known()));
+  if (elsewhere === undefined && !KNOWN.split(" ").includes(name) && !short) return invalid("there is no option of that name here");
+  const [nearest] = options(tables).sort((one, other) => far(one) - far(other));
+  const isNear = nearest !== undefined && far(nearest) <= Math.min(2, Math.floor(name.length / 3));
+  const near = isNear ? `: did you mean '${nearest}'?` : "";
+  return invalid(`there is no option '${name}' here${elsewhere === undefined ? near : `: it is one of ${elsewhere[1]}`}`);
 }
 
 function wrong(name: string, value: unknown, want: string): Error {
@@ -257,14 +335,14 @@ const number =
 const milliseconds = number("a time in milliseconds");
 const fraction = number("a fraction");
 
-/** A number of things, as the native part counts them. */
-const count: Convert = (name, value) => {
-  const most = 2 ** 31 - 1;
-  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > most) {
-    throw wrong(name, value, `an integer, 0 to ${most}`);
-  }
-  return value;
-};
+/** A number of things, as the native part counts them: how many there may be, the core knows. */
+const count =
+  (least: number, most: number): Convert =>
+  (name, value) => {
+    const isCount = Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31;
+    if (!isCount) throw wrong(name, value, `an integer, ${least} to ${most}`);
+    return value;
+  };
 
 /** A fence: which of them there may be, the core knows. */
 const fence: Convert = (name, value) => {
@@ -288,6 +366,7 @@ const flag: Convert = (name, value) => {
 const string =
   (want: string): Convert =>
   (name, value) => {
+    // Which words there are, the core knows.
     if (typeof value !== "string") throw wrong(name, value, want);
     return value;
   };
@@ -335,20 +414,35 @@ export const ownCopy = (name: Name): Name => (typeof name === "string" ? name : 
 export const bytesOf = (name: Name): Uint8Array => (typeof name === "string" ? Buffer.from(name) : name);
 
 const octets: Convert = (name, value) => bytesOf(nameOf(name, value));
+const asGiven: Convert = (_name, value) => value;
+const signal: Convert = (_name, value) => abortSignal(value);
 
+const callback: Convert = (name, value) => {
+  if (typeof value !== "function") throw wrong(name, value, "a function");
+  if (types.isGeneratorFunction(value)) throw wrong(name, value, "a function that is no generator");
+  return value;
+};
+
+// Made from core/options.toml: tables of converters.
 const OF_LOCK: Record<string, Convert> = {
   ttl: milliseconds,
   wait: limit,
   renew: flag,
   maxHold: limit,
   raw: flag,
+  layout: string('"plain" or "redisson"'),
+  label: text,
   fencing: flag,
-  maxWaiters: count,
+  maxWaiters: count(0, 2147483647),
   fair: flag,
   keep: milliseconds,
-  layout: string('"plain" or "redisson"'),
   group: text,
-  label: text,
+};
+
+const OF_ONE_LOCK: Record<string, Convert> = {
+  shared: flag,
+  slots: count(1, 128),
+  owner: octets,
 };
 
 const OF_CLIENT: Record<string, Convert> = {
@@ -361,16 +455,54 @@ const OF_CLIENT: Record<string, Convert> = {
   namespace: text,
   fenceTtl: milliseconds,
   setName: text,
-  // Which words there are, the core knows.
   restartGuard: string('"auto", "on" or "off"'),
   acceptEviction: flag,
-  waitReplicas: count,
+  waitReplicas: count(0, 16),
   ca: pem,
   cert: pem,
   key: pem,
 };
 
-function converted(what: string, given: unknown, ...tables: Record<string, Convert>[]): Record<string, unknown>[] {
+const OF_CALL: Record<string, Convert> = {
+  reentrant: flag,
+};
+
+const OF_ONCE: Record<string, Convert> = {
+  every: milliseconds,
+};
+
+const OF_ACQUIRE: Record<string, Convert> = {
+  wait: limit,
+  label: text,
+};
+
+const NOT_OF = {
+  once: ["wait", "layout", "shared", "slots", "owner", "reentrant"],
+  election: ["shared", "slots", "owner", "reentrant"],
+  semaphore: ["raw", "layout", "shared", "slots"],
+  several: [],
+  rwlock: ["raw", "layout", "keep", "shared", "slots"],
+};
+// End of what is made.
+
+const OF_ANY_LOCK: Table = { ...OF_LOCK, ...OF_ONE_LOCK };
+const OF_SCOPE: Table = { client: asGiven, signal: asGiven, ...OF_CALL };
+const OF_ATTEMPT: Table = { ...OF_SCOPE, otherwise: callback };
+const OF_ASKING: Table = { ...OF_ACQUIRE, signal };
+
+/** What a table has for a place. */
+function without(place: keyof typeof NOT_OF, table: Table): Table {
+  return Object.fromEntries(Object.entries(table).filter(([name]) => !NOT_OF[place].includes(name)));
+}
+
+type Place = "lock" | keyof typeof NOT_OF;
+/** The options of a lock that may be given in a place, and those of a job: made when they are first looked at. */
+const byPlace: { [place in Place | "job"]?: Table } = { lock: OF_ANY_LOCK };
+const of = (place: Place): Table =>
+  // Its period is an option of its lock.
+  (byPlace[place] ??= without(place as keyof typeof NOT_OF, place === "once" ? { ...OF_ONCE, ...OF_ANY_LOCK } : OF_ANY_LOCK));
+
+function converted(what: string, given: unknown, ...tables: Table[]): Record<string, unknown>[] {
   if (typeof given !== "object" || given === null) throw wrong(what, given, "an object");
   const found: Record<string, unknown>[] = tables.map(() => ({}));
   for (const [name, value] of Object.entries(given)) {
@@ -383,26 +515,21 @@ function converted(what: string, given: unknown, ...tables: Record<string, Conve
   return found;
 }
 
-/** What a client does not say for its locks. */
-const OF_ONE_LOCK: Record<string, Convert> = { shared: flag, slots: count, owner: octets };
-
-export function lockOptions(given: unknown): NativeLockOptions {
-  // The period of `once` comes here with what that was given.
-  return converted("options", given, { every: milliseconds, ...OF_LOCK, ...OF_ONE_LOCK })[0] as NativeLockOptions;
+export function lockOptions(given: unknown, place: Place = "lock"): NativeLockOptions {
+  return converted("options", given, of(place))[0] as NativeLockOptions;
 }
+
+/** Options of a semaphore, with what stands before them. */
+export function semaphoreOptions(slots: unknown, given: unknown): NativeLockOptions {
+  return { ...lockOptions(given ?? {}, "semaphore"), ...slotsOf(slots) };
+}
+
+const slotsOf = (slots: unknown) => ({ slots: OF_ONE_LOCK["slots"]!("slots", slots) as number });
 
 /** Options of an election: of its lock, without an owner, so that nobody enters a term again. */
 export function electionOptions(given: unknown): NativeLockOptions {
-  return { ...converted("options", given, OF_LOCK)[0], election: true } as NativeLockOptions;
+  return { ...lockOptions(given, "election"), election: true };
 }
-
-const callback: Convert = (name, value) => {
-  if (typeof value !== "function") throw wrong(name, value, "a function");
-  if (types.isGeneratorFunction(value)) throw wrong(name, value, "a function that is no generator");
-  return value;
-};
-
-const signal: Convert = (_name, value) => abortSignal(value);
 
 export function runOptions(given: unknown): RunOptions {
   return converted("options", given, { again: flag, onLost: callback, onStopped: callback, signal })[0] as RunOptions;
@@ -442,29 +569,30 @@ export type ScopeOptions = [
   { client?: unknown; signal?: unknown; reentrant?: boolean; otherwise?: unknown },
 ];
 
-const asGiven: Convert = (_name, value) => value;
-const OF_SCOPE: Record<string, Convert> = { client: asGiven, signal: asGiven, reentrant: flag };
+/** Options of `redlock`, for one lock or several. */
+export function scopeOptions(given: unknown, place: "lock" | "several"): ScopeOptions {
+  return converted("options", given, of(place), OF_CLIENT, OF_SCOPE) as unknown as ScopeOptions;
+}
 
-/** Options of `redlock`. */
-export function scopeOptions(given: unknown, ofScope = OF_SCOPE): ScopeOptions {
-  return converted("options", given, { ...OF_LOCK, ...OF_ONE_LOCK }, OF_CLIENT, ofScope) as unknown as ScopeOptions;
+/** Those of a call that has a slot. */
+export function slotOptions(slots: unknown, given: unknown): ScopeOptions {
+  const [ofLock, ...others] = converted("options", given ?? {}, of("semaphore"), OF_CLIENT, OF_SCOPE) as unknown as ScopeOptions;
+  return [{ ...ofLock, ...slotsOf(slots) }, ...others];
 }
 
 /** Those of work that may be left out. */
-export function attemptOptions(given: unknown): ScopeOptions {
-  return scopeOptions(given, { ...OF_SCOPE, otherwise: callback });
+export function attemptOptions(given: unknown, place: "lock" | "several"): ScopeOptions {
+  const [ofLock, ...others] = converted("options", given, of(place), OF_CLIENT, OF_ATTEMPT) as unknown as ScopeOptions;
+  return [{ wait: 0, ...ofLock }, ...others];
 }
 
-/** Options of `once`: its period is an option of its lock. */
+/** Options of `once`. */
 export function onceOptions(given: unknown): ScopeOptions {
-  const { every, ...rest } = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
-  for (const name of ["wait", "owner", "reentrant"]) {
-    if (rest[name] !== undefined) throw invalid(`there is no option '${name}' here: a job runs once, or is left out at once`);
-  }
-  if (every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
-  const [ofLock, ofClient, own] = attemptOptions(rest);
+  const job = (byPlace.job ??= without("once", OF_ATTEMPT));
+  const [ofLock, ...others] = converted("options", given ?? {}, of("once"), OF_CLIENT, job) as unknown as ScopeOptions;
+  if (ofLock.every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
   // It tries once.
-  return [{ every: milliseconds("every", every) as number, ...ofLock, wait: 0 }, ofClient, own];
+  return [{ ...ofLock, wait: 0 }, ...others];
 }
 
 export interface InitOptions {
@@ -481,10 +609,20 @@ export function initOptions(given: unknown): { force: boolean } {
 }
 
 export interface AcquireOptions {
-  /** How long to wait, for this call alone: 0 tries once, `null` or `Infinity` waits forever. */
+  // Made from core/options.toml: options of an acquire.
+  /**
+   * How long an acquire waits: zero tries once, no limit waits forever. `null` or `Infinity` is no limit. At the end
+   * answers that are under way are awaited where they decide, at most for another `nodeTimeout`. No limit: `null` or
+   * `Infinity`.
+   */
   wait?: number | null | undefined;
-  /** The label of the lease that this call wins, in place of the lock's. */
+  /**
+   * Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for none.
+   * An acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has
+   * no label. At most 256 bytes.
+   */
   label?: string | undefined;
+  // End of what is made.
   /** Ends the wait. The call then rejects with the signal's reason and leaves no key behind. */
   signal?: AbortSignal | undefined;
 }
@@ -496,7 +634,7 @@ export interface Acquiring {
 }
 
 export function acquireOptions(given: unknown): Acquiring {
-  const [options] = converted("options", given, { wait: limit, label: text, signal });
+  const [options] = converted("options", given, OF_ASKING);
   return options as Acquiring;
 }
 

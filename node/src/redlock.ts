@@ -2,7 +2,7 @@
 
 import { checkBody, finished } from "./body.js";
 import { chained, type Call } from "./chained.js";
-import { Client } from "./client.js";
+import { Client, lockWith } from "./client.js";
 import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
 import { throwIfLost, type Lease } from "./lease.js";
@@ -14,10 +14,14 @@ import {
   attemptOptions,
   nameOf,
   scopeOptions,
+  slotOptions,
   type ClientOptions,
   type LockOptions,
   type Name,
+  type NotOf,
   type ScopeOptions,
+  type SemaphoreOptions,
+  type SeveralOptions,
 } from "./options.js";
 import { Invocation } from "./owner.js";
 import { stay } from "./port.js";
@@ -31,11 +35,13 @@ export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof L
   client?: Client | undefined;
   /** Ends the wait for the lock. The call then rejects with the signal's reason. For a loss see `lease.signal`. */
   signal?: AbortSignal | undefined;
+  // Made from core/options.toml: options of a call.
   /**
-   * Whether this call enters again what a body around it holds: this very lock, by the same client. Without, it waits as anybody
-   * does, in vain if that body waits for it. False.
+   * Whether this call enters again what a body around it holds: this very lock, by the same client. Without, it waits as
+   * any other does, in vain if that body waits for it. Default: `false`.
    */
   reentrant?: boolean | undefined;
+  // End of what is made.
 }
 
 /** Options of work that may be left out. */
@@ -53,9 +59,10 @@ export type BodyOfAll<T> = (leases: Leases) => T | PromiseLike<T>;
 /** What is acquired, and under what its work runs. */
 type Asked = Lock | Locks;
 type Held = Lease | Leases;
-/** Not part of the API. */
+/** The work that one lock protects or several, where that is not known before. */
 export type AnyBody<T> = (held: Held) => T | PromiseLike<T>;
-type Rest<B, O = RedlockOptions> = [B] | [O, B];
+/** Such options for several locks. */
+type OfAll<O extends RedlockOptions> = Omit<O, NotOf<SeveralOptions>>;
 
 /**
  * Holds a lock while `body` runs, and resolves to what it returns.
@@ -83,11 +90,13 @@ type Rest<B, O = RedlockOptions> = [B] | [O, B];
 export function redlock<T>(name: Name, body: Body<T>): Promise<T>;
 export function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
 export function redlock<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T>;
-export function redlock<T>(names: readonly Name[], options: RedlockOptions, body: BodyOfAll<T>): Promise<T>;
-export function redlock<T>(name: Name | readonly Name[], ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>): Promise<T> {
+export function redlock<T>(names: readonly Name[], options: OfAll<RedlockOptions>, body: BodyOfAll<T>): Promise<T>;
+export function redlock<T>(names: Name | readonly Name[], body: AnyBody<T>): Promise<T>;
+export function redlock<T>(names: Name | readonly Name[], options: OfAll<RedlockOptions>, body: AnyBody<T>): Promise<T>;
+export function redlock<T>(name: Name | readonly Name[], ...rest: unknown[]): Promise<T> {
   return chained(redlock, async (call) => {
     const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
-    const { lock, signal, reentrant } = look(redlock, () => prepared(name, given, body));
+    const { lock, signal, reentrant } = look(redlock, () => scoped(name, scopeOptions(given, what(name)), body));
     // Made here, where the caller's context is sure to be there.
     const own = new Invocation(reentrant);
     const held = await (lock instanceof Locks
@@ -111,19 +120,19 @@ function attempt<T, R = undefined>(name: Name, options: AttemptOptions<R>, body:
 function attempt<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T | undefined>;
 function attempt<T, R = undefined>(
   names: readonly Name[],
-  options: AttemptOptions<R>,
+  options: OfAll<AttemptOptions<R>>,
   body: BodyOfAll<T>,
 ): Promise<T | R>;
-function attempt<T, R>(
-  name: Name | readonly Name[],
-  ...rest: Rest<Body<T>, AttemptOptions<R>> | Rest<BodyOfAll<T>, AttemptOptions<R>>
-): Promise<T | R | undefined> {
+function attempt<T>(names: Name | readonly Name[], body: AnyBody<T>): Promise<T | undefined>;
+function attempt<T, R = undefined>(
+  names: Name | readonly Name[],
+  options: OfAll<AttemptOptions<R>>,
+  body: AnyBody<T>,
+): Promise<T | R>;
+function attempt<T, R>(name: Name | readonly Name[], ...rest: unknown[]): Promise<T | R | undefined> {
   return chained(attempt, async (call) => {
     const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [AttemptOptions<R>, AnyBody<T>];
-    const asked = look(attempt, () => {
-      const [ofLock, ...others] = attemptOptions(given);
-      return scoped(name, [{ wait: 0, ...ofLock }, ...others], body);
-    });
+    const asked = look(attempt, () => scoped(name, attemptOptions(given, what(name)), body));
     return await attempted<T, R>(asked, body, call);
   });
 }
@@ -141,13 +150,13 @@ export function semaphore<T>(name: Name, slots: number, body: Body<T>): Promise<
 export function semaphore<T>(
   name: Name,
   slots: number,
-  options: Omit<RedlockOptions, "shared" | "slots">,
+  options: Omit<RedlockOptions, NotOf<SemaphoreOptions>>,
   body: Body<T>,
 ): Promise<T>;
-export function semaphore<T>(name: Name, slots: number, ...rest: Rest<Body<T>>): Promise<T> {
+export function semaphore<T>(name: Name, slots: number, ...rest: unknown[]): Promise<T> {
   return chained(semaphore, async (call) => {
     const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
-    const { lock, signal, reentrant } = look(semaphore, () => prepared(nameOf("name", name), { ...given, slots }, body));
+    const { lock, signal, reentrant } = look(semaphore, () => scoped(nameOf("name", name), slotOptions(slots, given), body));
     const own = new Invocation(reentrant);
     return await holding(await acquireFor(lock as Lock, { signal }, own, call), own, body, call.run);
   });
@@ -196,8 +205,8 @@ async function holding<T>(held: Held, own: Invocation, body: AnyBody<T>, from: F
 /** Emits `lost` for the leases of all calls without `client`, and `log` for what is worth knowing in this process. */
 redlock.events = events;
 
-const prepared = (name: Name | readonly Name[], given: RedlockOptions, body: unknown) =>
-  scoped(name, scopeOptions(given), body);
+/** Whose options a call has, by what it names. */
+const what = (name: Name | readonly Name[]) => (Array.isArray(name) ? "several" : "lock");
 
 /** What a call with a body asks for. Not part of the API. */
 export interface Scoped {
@@ -218,7 +227,7 @@ export function scoped(name: Name | readonly Name[], options: ScopeOptions, body
   }
   const of = client ?? defaultClient(ofClient);
   return {
-    lock: Array.isArray(name) ? of.lockAll(name, ofLock) : of.lock(name as Name, ofLock),
+    lock: lockWith(of, name, ofLock, scoped),
     signal: signal === undefined ? undefined : abortSignal(signal),
     reentrant,
     otherwise,

@@ -21,6 +21,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 import support from "../node/support.cjs";
+import { calls } from "../options/calls.mjs";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const CONTENT = "consumer is content\n";
@@ -99,6 +100,34 @@ test("TypeScript, strict, nodenext, as an ES module and as CommonJS, with `await
   for (const name of ["typed.mjs", "typed.cjs"]) {
     assert.equal((await run(process.execPath, join("out", name))).stdout, CONTENT, name);
     assert.doesNotMatch(readFileSync(join(folder, "out", name), "utf8"), /await using/);
+  }
+});
+
+test("TypeScript refuses each option that is misspelt, of a wrong type or word, or where it may not stand, and takes the others", async () => {
+  installTypes();
+  const lines = [
+    'import { Client, once, redlock, semaphore } from "quorlock";',
+    "declare const client: Client;",
+    "declare const names: string | readonly string[];",
+    "// Like a `Temporal.Duration`.",
+    "declare const duration: { readonly hours: number; total(unit: string): number };",
+  ];
+  const kinds = {};
+  for (const { kind, code } of calls()) {
+    kinds[kind] = (kinds[kind] ?? 0) + 1;
+    lines.push(...(kind === "right" ? [] : [`// @ts-expect-error: it is ${kind}.`]), `void (() => ${code});`);
+  }
+  lines.push("void [Client, once, redlock, semaphore, client, names, duration];");
+  assert.ok(kinds.misspelt > 100 && kinds.wrong > 100 && kinds.misplaced > 100, JSON.stringify(kinds));
+  writeFileSync(join(folder, "options.mts"), `${lines.join("\n")}\n`);
+  const { compilerOptions } = JSON.parse(readFileSync(join(folder, "tsconfig.json"), "utf8"));
+  // What a program of its own has may be less strict in what is not of `strict`.
+  for (const own of [compilerOptions, { ...compilerOptions, exactOptionalPropertyTypes: false, skipLibCheck: true }]) {
+    const settings = { compilerOptions: { ...own, noEmit: true }, files: ["options.mts"] };
+    writeFileSync(join(folder, "options.json"), JSON.stringify(settings));
+    for (const compiler of [TSC, OLD_TSC]) {
+      await run(compiler, "-p", "options.json").catch((error) => assert.fail(error.stdout.slice(0, 5000)));
+    }
   }
 });
 

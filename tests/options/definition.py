@@ -15,6 +15,9 @@ What an option has there:
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `with`: the one without which it is refused.
 - `of_the_set`: it is the same for all clients of a set. `variable`: of the environment.
+- `without`: letters that a text may not have.
+- `path_is_shown`: errors show the path that was given, for it is no key.
+- `at`: what is otherwise in a place: the fields of that.
 - `spelled`: where a language writes it otherwise. `by_position`: the places where it stands behind the name and not among the options.
 - `unset`: its default follows others, so the core knows whether it was given. `parsed`: the type of the core to which its text is parsed.
 - `text`, `more`: a sentence, and what else is to be said.
@@ -36,7 +39,7 @@ LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
 FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
-          "unset", "parsed", "text", "more", "command", "page", "feature", "with"}
+          "unset", "parsed", "text", "more", "command", "page", "feature", "with", "without", "path_is_shown", "at"}
 
 
 def read():
@@ -93,6 +96,8 @@ def shown(value, options, language, place):
     if value in options and language == "command" and "lock" in options[value]["in"]:
         # Not every command that speaks with nodes has the flags of a lock.
         return value.replace("_", " ")
+    if "{" in str(value):
+        return spoken(value, options, language, place)
     if value in options:
         return marked(spelled(value, options[value], language, place), language)
     if milliseconds(value) == 0:
@@ -122,6 +127,11 @@ def spoken(text, options, language, place):
     return re.sub(r"\{([^}]*)\}", word, text)
 
 
+def at(option, place):
+    """The option as it is in that place."""
+    return {**option, **option.get("at", {}).get(place, {})}
+
+
 def listed(words, last):
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
@@ -134,7 +144,7 @@ INTEGERS = 2**31 - 1
 
 def about(name, options, language, place, default=True):
     """What is said of an option in that place: a sentence, and what follows it."""
-    option = options[name]
+    option = at(options[name], place)
     say = lambda value: shown(value, options, language, place)  # noqa: E731
     first, rest = spoken(option["text"], options, language, place), []
     if "more" in option:
@@ -210,27 +220,7 @@ def python():
         yield "acquire", parameters(f"{package}/{file}.py", "Lock", "acquire", {"blocking", "timeout"})
 
 
-def node():
-    text = source("node/src/options.ts")
-
-    def interface(name):
-        found = re.search(rf"^export interface {name}(?: extends Omit<(\w+), ([^>]*)>)? \{{(\}}|\n.*?^\}})", text, re.MULTILINE | re.DOTALL)
-        own = set(re.findall(r"^  (\w+)\?:", found[3], re.MULTILINE))
-        return own | (interface(found[1]) - set(re.findall(r"\w+", found[2])) if found[1] else set())
-
-    def table(name):
-        body = re.search(rf"const {name}: Record<string, Convert> = \{{(.*?)\}};", text, re.DOTALL)[1]
-        return set(re.findall(r"(\w+):", body))
-
-    yield "client", interface("ClientOptions")
-    yield "client", table("OF_CLIENT") | table("OF_LOCK")
-    yield "lock", interface("LockOptions")
-    yield "lock", table("OF_LOCK") | table("OF_ONE_LOCK")
-    yield "election", interface("ElectionOptions")
-    yield "acquire", interface("AcquireOptions") - {"signal"}
-
-
-LISTS = {"rust": rust, "c": c, "cpp": cpp, "python": python, "node": node}
+LISTS = {"rust": rust, "c": c, "cpp": cpp, "python": python}
 
 
 def serde(options):
@@ -302,7 +292,10 @@ def wrong(name, option, options):
     if ("only" in option) != ("why" in option):
         yield "takes languages out, and does not say why"
     yield from (f"excludes {other}, which there is not" for other in option.get("excludes", []) if other not in options and other != "once")
-    said = " ".join((option.get("text", ""), option.get("more", "")))
+    elsewhere = option.get("at", {})
+    yield from (f"is otherwise in {place}, where it may not be given" for place in elsewhere if place not in option.get("in", []))
+    yield from (f"has no field {field} in {place}" for place, own in elsewhere.items() for field in own.keys() - FIELDS)
+    said = " ".join(str(own.get(field, "")) for own in (option, *elsewhere.values()) for field in ("text", "more", "default"))
     for word in re.findall(r"\{([^}]*)\}", said):
         if word not in options and not re.fullmatch(r"\d+ (?:ms|s|min|h)|[A-Z]\w+", word):
             yield f"says {{{word}}}, which is no option, time or kind of error"

@@ -19,12 +19,19 @@ const SHOWN_AT_MOST = 400;
 const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const options = JSON.parse(readFileSync(new URL("../options/options.json", import.meta.url)));
 const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-/** The options of a place that take no text, as Node spells them. */
-const ordinary = (place) =>
+/** The options of a place that take such, as Node spells them. */
+const taking = (place, ...kinds) =>
   Object.entries(options)
-    .filter(([, { takes, in: places }]) => places.includes(place) && /^(time|limit|flag|count|fraction|word)$/.test(takes))
+    .filter(([, { takes, in: places }]) => places.includes(place) && kinds.includes(takes))
     .map(([name]) => camel(name));
-const PUBLIC = { namespace: "{", label: "\n", group: "\n", setName: " " };
+const ORDINARY = ["time", "limit", "flag", "count", "fraction", "word"];
+/** What everybody sees, and a letter that it may not have. */
+const PUBLIC = Object.fromEntries(
+  Object.entries(options).flatMap(([name, { without }]) => (without === undefined ? [] : [[camel(name), without[0]]])),
+);
+/** Those whose path an error shows. */
+const SHOWN = Object.entries(options).filter(([, option]) => option.path_is_shown).map(([name]) => camel(name));
+const [NODES, FILES, OWNERS] = [taking("client", "urls"), taking("client", "pem"), taking("lock", "name")];
 
 /** What is drawn by one seed. */
 class Draw {
@@ -150,20 +157,22 @@ async function result(call) {
 }
 
 function ofClient(draw) {
-  const name = draw.one("nodes", "nodes", "ca", "cert", "key", ...ordinary("client"), ...Object.keys(PUBLIC), "");
+  const name = draw.one(...NODES, ...NODES, ...FILES, ...taking("client", ...ORDINARY), ...Object.keys(PUBLIC), "");
   // Its name is what is wrong.
   if (name === "") return { [draw.given()]: draw.anything() };
   if (name in PUBLIC) return { [name]: draw.one(draw.shared(PUBLIC[name]), draw.wrapped(draw.secret())) };
-  const value = name === "ca" ? draw.one(draw.secret(), draw.wrapped()) : draw.anything();
-  if (name === "nodes" && draw.one(true, false)) return { nodes: ["memory://a", value] };
-  return name === "cert" || name === "key" ? { cert: "/nowhere/x", key: "/nowhere/y", [name]: value } : { [name]: value };
+  const isFile = FILES.includes(name);
+  const value = SHOWN.includes(name) ? draw.one(draw.secret(), draw.wrapped(draw.secret())) : draw.anything();
+  if (NODES.includes(name) && draw.one(true, false)) return { [name]: ["memory://a", value] };
+  const others = isFile && draw.one(true, false) ? Object.fromEntries(FILES.map((file) => [file, `/nowhere/${file}`])) : {};
+  return { ...others, [name]: value };
 }
 
 function ofLock(draw) {
-  const name = draw.one(...ordinary("election"), "shared", "slots", "owner", "label", "group", "");
+  const name = draw.one(...taking("lock", ...ORDINARY, "slots", "name", "text"), "");
   if (name === "") return { [draw.given()]: draw.anything() };
-  if (name === "label" || name === "group") return { [name]: draw.one(draw.shared("\n"), draw.wrapped(draw.secret())) };
-  return { [name]: name === "owner" ? draw.one(draw.secret(), draw.wrapped(draw.secret())) : draw.anything() };
+  if (name in PUBLIC) return { [name]: draw.one(draw.shared(PUBLIC[name]), draw.wrapped(draw.secret())) };
+  return { [name]: OWNERS.includes(name) ? draw.one(draw.secret(), draw.wrapped(draw.secret())) : draw.anything() };
 }
 
 const nameOf = (draw) => draw.one(draw.shared("}{"), draw.wrapped(draw.secret()));

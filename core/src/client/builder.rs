@@ -219,7 +219,8 @@ impl ClientBuilder {
     /// given is over, which is after `max_ttl`.
     ///
     /// `auto` is on for three nodes and more, and where a node fails over to another server. With `on`
-    /// a wholly new set waits, too. Default: `auto`.
+    /// a wholly new set waits, too; with `off` a node that restarts without its data may give a lock to
+    /// a second holder. Default: `auto`.
     pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
         self.settings.restart_guard = restart_guard;
         self.gives("restart_guard")
@@ -228,7 +229,7 @@ impl ClientBuilder {
     /// Whether servers are accepted that drop keys when they are full: with them a lock may vanish
     /// under its holder.
     ///
-    /// Default: `false`.
+    /// Without, such a server is refused with `Misconfigured`. Default: `false`.
     pub fn accept_eviction(mut self, accept_eviction: bool) -> ClientBuilder {
         self.settings.accept_eviction = accept_eviction;
         self.gives("accept_eviction")

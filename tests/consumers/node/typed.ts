@@ -135,6 +135,31 @@ async function main(): Promise<void> {
   const attemptedAll = await redlock.attempt(["typed", "other"], { client: twin }, (leases) => leases.isHeld());
   same<Same<typeof attemptedAll, boolean | undefined>>();
   if (ofAll !== 2 || attemptedAll !== true) throw new Error("not all");
+  // One name or several, as the program has them: the work gets the lease or the leases.
+  const listed = ["typed", "other"] as const;
+  for (const some of ["typed", listed, ["typed"]] as (string | readonly string[])[]) {
+    const held = await redlock(some, { client: twin, ttl: 2000 }, (held) => {
+      same<Same<typeof held, Lease | Leases>>();
+      return held.isHeld();
+    });
+    same<Same<typeof held, boolean>>();
+    const tried = await redlock.attempt(some, { client: twin, otherwise: () => null }, (held) => held instanceof Leases);
+    same<Same<typeof tried, boolean | null>>();
+    if (!held || tried !== (typeof some !== "string")) throw new Error("not held");
+    // @ts-expect-error: it may be one.
+    void (() => redlock(some, { client: twin }, (leases: Leases) => leases.size));
+    // @ts-expect-error: it may be several.
+    void (() => redlock.attempt(some, (lease: Lease) => lease.fence));
+    void (() => redlock(some, (held) => held.remaining()));
+    void (() => redlock.attempt(some, (held) => held.remaining()));
+  }
+  const ofTuple = await redlock(listed, { client: twin }, (leases) => leases.size);
+  same<Same<typeof ofTuple, number>>();
+  void twin.lockAll(listed);
+  // @ts-expect-error: it tries once.
+  void (() => twin.lock("typed").tryAcquire({ wait: 5 }));
+  // @ts-expect-error: its nodes are given already.
+  void (() => new Client("memory://typed", { nodes: [] }));
   // @ts-expect-error: one name has one lease.
   void (() => redlock("typed", { client: twin }, (leases: Leases) => leases.size));
   // @ts-expect-error: several have several.

@@ -33,6 +33,10 @@ const CONVERTED = {
   limit: milliseconds,
 };
 
+/** The options that take such, as Node spells them. */
+const taking = (kind) => Object.entries(OPTIONS).filter(([, { takes }]) => takes === kind).map(([name]) => camel(name));
+const [[SLOTS], [OWNER]] = [taking("slots"), taking("name")];
+
 /** Options of a line as those of the API. */
 function options(step) {
   return Object.fromEntries(
@@ -44,8 +48,8 @@ function options(step) {
 function owned(step) {
   const made = options(step);
   // A semaphore is nobody's.
-  if (made.slots !== undefined) return () => made;
-  return (actor) => ({ ...made, owner: made.owner ?? `actor:${actor}` });
+  if (made[SLOTS] !== undefined) return () => made;
+  return (actor) => ({ ...made, [OWNER]: made[OWNER] ?? `actor:${actor}` });
 }
 
 class Verbs {

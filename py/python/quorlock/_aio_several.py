@@ -9,7 +9,7 @@ from . import _native
 from ._channel import completed, in_this_loop
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
-from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
+from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
 from ._client import check_locks, checkable
 from ._doubt import left_in_doubt
 from ._owner import Stuck, Warned, before_awaiting, told
@@ -136,7 +136,7 @@ class Locks(NotPickled):
 
     async def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
         wait = options.get("wait", self._locks[0]._wait)
-        owners, warning = self._owners(by_hand, wait != 0)
+        owners, warning = self._owners(by_hand, not tries_once(wait))
         cores = [lock._core for lock in self._locks]
         try:
             with Warned(warning, wait is None):
@@ -150,7 +150,7 @@ class Locks(NotPickled):
 
     async def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
-        owners, warning = self._owners(by_hand, wait != 0)
+        owners, warning = self._owners(by_hand, not tries_once(wait))
         cores = [lock._core for lock in self._locks]
         with Warned(warning, wait is None):
             core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait, label=label)).start)
@@ -219,7 +219,7 @@ class AttemptAll(NotPickled):
     @guarded_coroutine
     async def _entered(self, at_once: bool) -> Leases | None:
         leases = await self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
-        if leases is None and at_once and self._wait != 0:
+        if leases is None and at_once and not tries_once(self._wait):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 

@@ -1,16 +1,32 @@
-"""What the clients of both APIs have in common."""
+"""What the clients and locks of both APIs have in common."""
+
+# Annotations are read by nobody who only runs this.
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from . import _native
 from ._lease import NotPickled
-from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options, environment, kind, listed
+from ._options import (
+    UNSET,
+    Limit,
+    Name,
+    Seconds,
+    Unset,
+    check_reentrant,
+    enters,
+    environment,
+    given,
+    kind,
+    listed,
+    native,
+    octets,
+    text,
+)
+from ._rwlock import RWLock
 from ._unseen import Unseen, guarded, shown_unmade
-
-if TYPE_CHECKING:
-    from . import aio, sync
 
 
 class Unmade:
@@ -18,7 +34,7 @@ class Unmade:
 
     __slots__ = ("_client", "_election", "_name", "_options")
 
-    def __init__(self, client: "ClientBase", name: bytes, options: dict[str, object], election: bool) -> None:
+    def __init__(self, client: ClientBase[Any, Any, Any], name: bytes, options: dict[str, object], election: bool) -> None:
         self._client = client
         self._name = name
         self._options = options
@@ -38,9 +54,52 @@ class Unmade:
         return (core.election if self._election else core.lock)(self._name, self._options)
 
 
-def checkable(lock: "sync.Lock | aio.Lock") -> _native.Lock:
+class LockBase(NotPickled):
+    """A name with options, without what waits."""
+
+    __slots__ = ()
+
+    _core: _native.Lock
+    _place: tuple[int, bytes]
+    _later: Unmade | None
+    _name: str
+    _named: bool
+    _reentrant: bool
+    _wait: Limit
+
+    def _of(self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit) -> None:
+        self._later = core if isinstance(core, Unmade) else None
+        if not isinstance(core, Unmade):
+            self._core = core
+            self._place = core.place()
+        self._name = name
+        self._named = named
+        self._reentrant = reentrant
+        # How long it waits where a call does not say.
+        self._wait = wait
+
+    def __getattr__(self, name: str) -> Any:
+        # What its client makes of it when it is first used.
+        if name not in ("_core", "_place") or self._later is None:
+            raise AttributeError(name)
+        self._core = self._later.made()
+        self._place = self._core.place()
+        return getattr(self, name)
+
+    @property
+    def name(self) -> str:
+        """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
+        return self._name
+
+
+def checkable(lock: LockBase) -> _native.Lock:
     """A lock to be checked, whose client is not used on that account."""
     return lock._later.checked() if lock._later is not None else lock._core
+
+
+_L = TypeVar("_L", bound=LockBase)
+_S = TypeVar("_S")
+_E = TypeVar("_E")
 
 
 def check_locks(locks: Iterable[object], of: type) -> None:
@@ -51,7 +110,7 @@ def check_locks(locks: Iterable[object], of: type) -> None:
 
 
 @shown_unmade
-class ClientBase(NotPickled):
+class ClientBase(NotPickled, Generic[_L, _S, _E]):
     """A set of nodes and the options for its locks, without what waits. What the options mean: `quorlock.Client`."""
 
     __slots__ = ("__weakref__", "_core", "_options", "_wait", "_without")
@@ -65,56 +124,59 @@ class ClientBase(NotPickled):
         self,
         nodes: str | Iterable[str] | None = None,
         *,
+        # Made from core/options.toml: the options of a client.
         ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
+        wait: Seconds | None | Unset = UNSET,
         renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
         connect_timeout: Seconds | Unset = UNSET,
         drift: float | Unset = UNSET,
         min_validity: float | Unset = UNSET,
         namespace: str | Unset = UNSET,
-        label: str | Unset = UNSET,
-        raw: bool | Unset = UNSET,
-        fencing: bool | Unset = UNSET,
-        max_waiters: int | Unset = UNSET,
-        fair: bool | Unset = UNSET,
-        keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
-        group: str | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
-        restart_guard: Guard | Unset = UNSET,
+        restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
         accept_eviction: bool | Unset = UNSET,
         wait_replicas: int | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
+        # End of what is made.
     ) -> None:
         # Until it is made, as it is shown.
         self._options: Unseen[dict[str, object]] | None = None
         self._without: dict[str, _native.Client] = {}
-        options = client_options(
-            nodes,
+        options = native(given(
+            nodes=UNSET if nodes is None else nodes,
+            # Made from core/options.toml: the options of a client, passed on.
             ttl=ttl,
             wait=wait,
             renew=renew,
             max_hold=max_hold,
+            raw=raw,
+            layout=layout,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            group=group,
             max_ttl=max_ttl,
             node_timeout=node_timeout,
             connect_timeout=connect_timeout,
             drift=drift,
             min_validity=min_validity,
             namespace=namespace,
-            label=label,
-            raw=raw,
-            fencing=fencing,
-            max_waiters=max_waiters,
-            fair=fair,
-            keep=keep,
-            layout=layout,
-            group=group,
             fence_ttl=fence_ttl,
             set_name=set_name,
             restart_guard=restart_guard,
@@ -123,7 +185,8 @@ class ClientBase(NotPickled):
             ca=ca,
             cert=cert,
             key=key,
-        )
+            # End of what is made.
+        ))
         self._wait = wait
         if nodes is None:
             # Which nodes the environment names is asked when the client is first used: by then a test has set it.
@@ -173,8 +236,290 @@ class ClientBase(NotPickled):
         core = self._core.lock(name, options) if self._is_used() else Unmade(self, name, options, False)
         return core, options.get("wait", self._wait)
 
-    def _election(self, name: bytes, options: dict[str, object]) -> _native.Lock | Unmade:
-        return self._core.election(name, options) if self._is_used() else Unmade(self, name, options, True)
+    def _lock_of(self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit) -> _L:
+        raise NotImplementedError
+
+    def _locks_of(self, locks: list[_L]) -> _S:
+        raise NotImplementedError
+
+    def _election_of(self, core: _native.Lock | Unmade, name: str) -> _E:
+        raise NotImplementedError
+
+    @guarded
+    def lock(
+        self,
+        name: Name,
+        *,
+        # Made from core/options.toml: the options of a lock.
+        ttl: Seconds | Unset = UNSET,
+        wait: Seconds | None | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        reentrant: bool | Unset = UNSET,
+        group: str | Unset = UNSET,
+        shared: bool | Unset = UNSET,
+        slots: int | Unset = UNSET,
+        owner: Name | None = None,
+        # End of what is made.
+    ) -> _L:
+        # Made from core/options.toml: what is said of a lock.
+        """A lock by its name: 1 to 1,024 bytes. Options not given are the client's; times are in seconds, or a `timedelta`.
+
+        - `ttl`: Auto-release time on the nodes: how long the lock outlives a crashed holder. A part of a millisecond is rounded up.
+          Less than 10 s by default where `max_ttl` or `max_hold` is less. 10 ms to `max_ttl`. Default: 10 s.
+        - `wait`: How long an acquire waits: zero tries once, no limit waits forever. At the end answers that are under way are
+          awaited where they decide, at most for another `node_timeout`. Default: 10 s.
+        - `renew`: Whether the lease is renewed until it is released. Without, it ends after the `ttl`, unless extended. Default:
+          `True`.
+        - `max_hold`: The longest life of a lease, renewed or not. By default the `ttl`, where that is longer than 1 h. At least
+          `ttl`. Default: 1 h.
+        - `raw`: Whether the key on the nodes is the name itself, so that other Redlock libraries and Quorlock exclude each other.
+          Not with `shared` nor `slots`. Default: `False`.
+        - `layout`: How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's `RLock` of that name. In
+          Redisson's layout the key is the name, a named `owner` is one in all processes and in Java, and waiters are not queued on
+          the nodes. Not with `shared`, `slots` nor `keep`. Default: `plain`.
+        - `label`: Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for
+          none. An acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has
+          no label. At most 256 bytes. Default: `host:pid`.
+        - `fencing`: Whether leases have a fence. Without, one key less is written on each node. Default: `True`.
+        - `max_waiters`: How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds
+          it; one more gets `TooManyWaitersError` at once. With 0 no call waits behind another. At most 2,147,483,647. Default:
+          10,000.
+        - `fair`: Whether every release goes over the nodes, where the waiters of all clients queue in their order. Without, a lease
+          may be passed on to the next in line of this client, up to 16 times in a row. Default: `False`.
+        - `keep`: For how long the lock stays taken after it was won, also when it is released before: so that a job which every
+          host starts at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release
+          reaches; a lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `shared`.
+          Default: 0 s.
+        - `reentrant`: Whether an acquire by the `owner` of a lease enters that lease again, at once. Without, an owner by name
+          waits as any other does, for its own lease too; an owner that is the calling thread would wait in vain, and gets
+          `WouldDeadlockError` at once. Default: `True`.
+        - `group`: The lock's group in metrics, which never name locks: a word for all of a kind, such as `orders`. The process
+          keeps 64 groups; those that come later are counted as `other`. At most 64 bytes. Default: empty.
+        - `shared`: Whether the lease is one of many that share the lock: readers, which a lease that is not shared keeps out, and
+          which keep that out. An owner that shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with
+          `raw`, `keep`, `slots` nor `accept_eviction`. Default: `False`.
+        - `slots`: Makes it a semaphore of this many slots: no more of them are held at once. 1 to 128. Not with `raw`, `shared`,
+          `layout` nor `once`.
+        - `owner`: The owner of leases, by a name that is valid within the client: it enters its lease again.
+
+        Raises `InvalidArgumentError` for a name or option that is not valid.
+        """
+        # End of what is made.
+        octet_name = octets("name", name)
+        check_reentrant(reentrant, owner)
+        options = native(given(
+            # Made from core/options.toml: the options of a lock, passed on.
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            layout=layout,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            reentrant=reentrant,
+            group=group,
+            shared=shared,
+            slots=slots,
+            owner=owner,
+            # End of what is made.
+        ))
+        core, its_wait = self._lock(octet_name, options)
+        return self._lock_of(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
+
+    @guarded
+    def rwlock(
+        self,
+        name: Name,
+        *,
+        # Made from core/options.toml: the options of two modes of a lock.
+        ttl: Seconds | Unset = UNSET,
+        wait: Seconds | None | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        reentrant: bool | Unset = UNSET,
+        group: str | Unset = UNSET,
+        owner: Name | None = None,
+        # End of what is made.
+    ) -> RWLock[_L]:
+        """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
+        options = given(
+            # Made from core/options.toml: the options of two modes of a lock, passed on.
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            reentrant=reentrant,
+            group=group,
+            owner=owner,
+            # End of what is made.
+        )
+        return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
+
+    @guarded
+    def semaphore(
+        self,
+        name: Name,
+        slots: int,
+        *,
+        # Made from core/options.toml: the options of a semaphore.
+        ttl: Seconds | Unset = UNSET,
+        wait: Seconds | None | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        reentrant: bool | Unset = UNSET,
+        group: str | Unset = UNSET,
+        owner: Name | None = None,
+        # End of what is made.
+    ) -> _L:
+        """A semaphore: at most `slots` of it are held at once, 1 to 128. Options as of `lock`.
+
+            with client.semaphore("api", 5) as lease:
+                call_the_api(worker=lease.slot)
+
+        It is acquired and released as a lock is, and no thread and no task re-enters it: who acquires it twice has two slots, as of
+        `threading.Semaphore`, but for an `owner` by name. All who use it have to ask for the same number of slots: the largest
+        number in use is the limit. A lock of that name is another matter. Raises as `lock`.
+        """
+        options = given(
+            # Made from core/options.toml: the options of a semaphore, passed on.
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            reentrant=reentrant,
+            group=group,
+            owner=owner,
+            # End of what is made.
+        )
+        return self.lock(name, **options, slots=slots)
+
+    @guarded
+    def lock_all(
+        self,
+        names: Iterable[Name],
+        *,
+        # Made from core/options.toml: the options of several locks.
+        ttl: Seconds | Unset = UNSET,
+        wait: Seconds | None | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        reentrant: bool | Unset = UNSET,
+        group: str | Unset = UNSET,
+        shared: bool | Unset = UNSET,
+        owner: Name | None = None,
+        # End of what is made.
+    ) -> _S:
+        """Several locks by their names, to be held together: all of them, or none; options as of `lock`.
+
+        1 to 16 names that differ, in any order; one that is given twice is held once.
+        """
+        if isinstance(names, str | bytes):
+            raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
+        options = given(
+            # Made from core/options.toml: the options of several locks, passed on.
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            layout=layout,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            reentrant=reentrant,
+            group=group,
+            shared=shared,
+            owner=owner,
+            # End of what is made.
+        )
+        return self._locks_of([self.lock(name, **options) for name in listed("names", names, "a list of names")])
+
+    @guarded
+    def election(
+        self,
+        name: Name,
+        *,
+        # Made from core/options.toml: the options of an election.
+        ttl: Seconds | Unset = UNSET,
+        wait: Seconds | None | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
+        # End of what is made.
+    ) -> _E:
+        """A candidate of the election of that name, one of whose candidates leads: whoever holds the lock of that name.
+
+        Options as of `lock`, with other defaults: it is waited for without end (`wait=None`), a term has no longest life
+        (`max_hold=None`), and the candidates of all clients lead in the order in which they came (`fair=True`). `ttl` is how
+        long nobody leads after a leader has crashed. `wait` is that of `campaign` alone.
+
+        Raises `InvalidArgumentError` for a name or option that is not valid.
+        """
+        octet_name = octets("name", name)
+        options = native(given(
+            # Made from core/options.toml: the options of an election, passed on.
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            layout=layout,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            group=group,
+            # End of what is made.
+        ))
+        core = self._core.election(octet_name, options) if self._is_used() else Unmade(self, octet_name, options, True)
+        return self._election_of(core, text(octet_name))
 
     def stats(self) -> dict[str, int]:
         """What has happened so far: counts by name.

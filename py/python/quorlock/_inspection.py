@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
-from ._options import Seconds, text
+from ._options import text
 from ._unseen import shown_unmade
 
 __all__ = ["Forced", "Holder", "Inspection", "NodeView", "Verdict"]
@@ -21,7 +21,7 @@ class Holder:
     """The label of its client; `None` where it has none, or is a client of another library."""
     votes: int
     """How many nodes have its vote."""
-    left: Seconds | None
+    left: float | None
     """For how many more seconds a quorum of these votes lasts, unless they are renewed; `None`: they have no end."""
     since: datetime | None
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
@@ -49,13 +49,13 @@ class NodeView:
     """What stands there. `reserved`: free, and kept for a waiter that was called. `foreign`: of another library, or nobody."""
     label: str | None
     """The label of who has the vote."""
-    left: Seconds | None
+    left: float | None
     """For how many more seconds that lasts."""
     fence: int | None
     """The last fence that the node has counted, for whoever asked last."""
     queued: int
     """How many wait in its queue."""
-    quarantine: Seconds
+    quarantine: float
     """For how many more seconds it gives no vote, for it may have lost its memory."""
     error: str | None
     """Why it did not say."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 from . import _native
 from ._green import waited_for_loss
 from ._logging import note
-from ._options import Seconds, check_function, shown as shown, text
+from ._options import Seconds, check_function, shown as shown, text, tries_once
 from ._owner import Caller, Flow, Hold
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 
@@ -126,7 +126,7 @@ class _Wait(Awaitable[bool]):
         import asyncio
 
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(_native.seconds_of("timeout", self._timeout)):
                 await self._lost
         except TimeoutError:
             pass
@@ -134,7 +134,7 @@ class _Wait(Awaitable[bool]):
 
     def __bool__(self) -> bool:
         """For a caller that looks and does not wait."""
-        if not self._lost.is_set() and self._timeout != 0:
+        if not self._lost.is_set() and not tries_once(self._timeout):
             raise RuntimeError("lost.wait() would block the event loop: use `await lease.lost.wait()`, or `await lease.lost`")
         return self._lost.is_set()
 
@@ -331,7 +331,7 @@ class LeaseBase(NotPickled):
         """Whether others may share the lock with this lease: it was asked for with `shared=True`, or has been downgraded."""
         return self._core.is_shared()
 
-    def remaining(self) -> Seconds:
+    def remaining(self) -> float:
         """Validity left before the next renewal, in seconds; 0 when the lease is over."""
         return self._core.remaining()
 

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from . import _native
 from ._lease import Lost, NotPickled, lost_in, shown
-from ._options import Name, Seconds, check_function, kind, octets, text
+from ._options import Name, check_function, kind, octets, text
 from ._unseen import guarded, shown_unmade
 
 L = TypeVar("L")
@@ -56,7 +56,7 @@ class LeasesBase(NotPickled, Generic[L]):
         """Whether all of them are valid now. Exact at every call; false after release and in a forked child."""
         return self._core.is_held()
 
-    def remaining(self) -> Seconds:
+    def remaining(self) -> float:
         """The least validity that any of them has left before its next renewal, in seconds; 0 when one is over."""
         return self._core.remaining()
 

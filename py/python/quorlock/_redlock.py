@@ -1,5 +1,8 @@
 """`redlock(...)`: a lock in one line."""
 
+# Annotations are read by nobody who only runs this.
+from __future__ import annotations
+
 import contextlib
 import functools
 import inspect
@@ -8,7 +11,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from . import _default, _native
 from . import sync
@@ -16,22 +19,18 @@ from ._client import ClientBase
 from ._lease import awaited, shown
 from ._options import (
     UNSET,
-    Guard,
-    Layout,
     Limit,
     Name,
     Seconds,
     Unset,
     check_reentrant,
-    client_options,
     enters,
     given,
     kind,
     listed,
-    lock_options,
+    native,
     octets,
     text,
-    urls,
 )
 from ._unseen import Unseen, guarded, guarded_coroutine, shown_unmade
 from .errors import InvalidArgumentError
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from . import _scope, aio
     from ._aio_several import Leases as AioLeases
     from ._several import Leases
-    from ._typed import OnceOptions, ScopeOfSlotsOptions, ScopeOptions
+    from ._typed import OnceOptions, ScopeOptions
 
 __all__ = ["once", "redlock", "semaphore"]
 
@@ -58,7 +57,7 @@ _R = TypeVar("_R")
 class _ForBoth(Scoped):
     """What can be entered by `with` and by `async with`."""
 
-    def _of_tasks(self) -> "_scope.Scopes":
+    def _of_tasks(self) -> _scope.Scopes:
         # Made when first needed: a program that does not use asyncio does not import it.
         known: _scope.Scopes | None = vars(self).get("_task_scopes")
         if known is not None:
@@ -71,7 +70,7 @@ class _ForBoth(Scoped):
 
     # Plain functions, which are called by the very frame that does the `async with`.
     @awaited
-    def __aenter__(self) -> "Coroutine[Any, Any, Any]":
+    def __aenter__(self) -> Coroutine[Any, Any, Any]:
         return self._aenter(self._of_tasks().place(sys._getframe(1)))
 
     async def _aenter(self, place: _native.Place) -> Any:
@@ -98,25 +97,26 @@ class _Redlock(_ForBoth):
         self,
         name: Name | Iterable[Name] | None = None,
         *,
-        client: "sync.Client | aio.Client | None" = None,
-        nodes: str | Iterable[str] | None = None,
+        client: sync.Client | aio.Client | None = None,
         key: Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None = None,
+        # Made from core/options.toml: the options of a scope.
         ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
+        wait: Seconds | None | Unset = UNSET,
         renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
         raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
+        reentrant: bool | Unset = UNSET,
         group: str | Unset = UNSET,
-        label: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
-        reentrant: bool = True,
+        nodes: str | Iterable[str] | None = None,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
         connect_timeout: Seconds | Unset = UNSET,
@@ -125,12 +125,13 @@ class _Redlock(_ForBoth):
         namespace: str | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
-        restart_guard: Guard | Unset = UNSET,
+        restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
         accept_eviction: bool | Unset = UNSET,
         wait_replicas: int | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         cert_key: str | os.PathLike[str] | None = None,
+        # End of what is made.
     ) -> None:
         self._key: Callable[..., Name | Iterable[Name]] | None = None
         self._octets: _Octets | None = None
@@ -146,28 +147,32 @@ class _Redlock(_ForBoth):
         self._named = owner is not None
         self._reentrant = enters(reentrant, slots, owner)
         # Nothing of it is checked yet, so any of it may be a secret.
-        self._options = Unseen(lock_options(
-            owner,
+        self._options: Unseen[dict[str, Any]] = Unseen(native(given(
+            # Made from core/options.toml: what a scope gives to its lock.
             ttl=ttl,
             wait=wait,
             renew=renew,
             max_hold=max_hold,
             raw=raw,
+            layout=layout,
+            label=label,
             fencing=fencing,
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
-            layout=layout,
+            reentrant=reentrant,
             group=group,
-            label=label,
             shared=shared,
             slots=slots,
-        ))
+            owner=owner,
+            # End of what is made.
+        )))
         if client is not None and not isinstance(client, ClientBase):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"client is {kind(client)}: give a quorlock.Client")
         self._client = client
-        listed = nodes if nodes is None or isinstance(nodes, str) else tuple(urls(nodes))
-        of_client: dict[str, Any] = given(
+        of_client = native(given(
+            # Made from core/options.toml: what a scope gives to its client.
+            nodes=nodes,
             max_ttl=max_ttl,
             node_timeout=node_timeout,
             connect_timeout=connect_timeout,
@@ -179,25 +184,25 @@ class _Redlock(_ForBoth):
             restart_guard=restart_guard,
             accept_eviction=accept_eviction,
             wait_replicas=wait_replicas,
-        )
-        files = {"ca": ca, "cert": cert, "key": cert_key}
-        of_client.update((name, file) for name, file in files.items() if file is not None)
-        self._where: Unseen[tuple[str | tuple[str, ...] | None, dict[str, Any]]] = Unseen((listed, of_client))
+            ca=ca,
+            cert=cert,
+            cert_key=cert_key,
+            # End of what is made.
+        ))
+        self._where = Unseen(of_client)
         if (cert is None) != (cert_key is None):
             raise InvalidArgumentError("cert and cert_key go together: give both")
-        if client is not None and (of_client or nodes is not None):
-            names = ["cert_key" if name == "key" else name for name in of_client]
-            told = ", ".join([*names, *(["nodes"] if nodes is not None else [])])
-            raise InvalidArgumentError(f"a client has its own {told}: give them to the client")
+        if client is not None and of_client:
+            raise InvalidArgumentError(f"a client has its own {', '.join(of_client)}: give them to the client")
 
-    def _name(self) -> "_Octets":
+    def _name(self) -> _Octets:
         """The name for a scope, which has no arguments to ask for it."""
         if self._octets is None:
             raise InvalidArgumentError("a key that is a function works for a decorator only: give a name")
         return self._octets
 
     def _lock(self, name: bytes) -> _native.Lock:
-        client = self._client._core if self._client is not None else _default.client(*self._where())
+        client = self._client._core if self._client is not None else _default.client(self._where())
         return client.lock(name, self._options())
 
     def _waits(self) -> Any:
@@ -214,12 +219,11 @@ class _Redlock(_ForBoth):
     @guarded
     def _throwaway(self) -> _native.Client:
         # Which nodes the environment names is known when the function is called.
-        nodes, options = self._where()
-        return _native.Client(client_options(nodes or "memory://none", **options))
+        return _native.Client({"nodes": ["memory://none"], **self._where()})
 
     # Of one name a lock, of several locks: these have the same methods.
     @guarded
-    def _sync(self, name: "_Octets") -> Any:
+    def _sync(self, name: _Octets) -> Any:
         if isinstance(name, tuple):
             from ._several import Locks
 
@@ -227,7 +231,7 @@ class _Redlock(_ForBoth):
         return sync.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
     @guarded
-    def _aio(self, name: "_Octets") -> Any:
+    def _aio(self, name: _Octets) -> Any:
         if isinstance(name, tuple):
             from ._aio_several import Locks
 
@@ -237,16 +241,16 @@ class _Redlock(_ForBoth):
         return aio.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
     @guarded
-    def _of_thread(self, name: "_Octets") -> Any:
+    def _of_thread(self, name: _Octets) -> Any:
         """What a decorated function runs in; where that gives no lease it is left out."""
         return self._sync(name)
 
     @guarded
-    def _of_task(self, name: "_Octets") -> Any:
+    def _of_task(self, name: _Octets) -> Any:
         return self._aio(name)
 
     @guarded
-    def attempt(self, wait: Limit = 0) -> "Attempt":
+    def attempt(self, wait: Limit = 0) -> Attempt:
         """The same for work that is left out where others hold the lock.
 
             with redlock("orders:42").attempt() as lease:
@@ -271,7 +275,7 @@ class _Redlock(_ForBoth):
         return await self._aio(self._name())._entered(at_once)
 
     @guarded
-    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
+    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _Octets:
         return self._name() if self._key is None else _octets("the key", self._key(*arguments, **keywords))
 
     @guarded
@@ -292,8 +296,8 @@ class _Redlock(_ForBoth):
     def _decorated(
         self,
         function: Callable[_P, _R],
-        of_thread: "Callable[[_Octets], Any]",
-        of_task: "Callable[[_Octets], Any]",
+        of_thread: Callable[[_Octets], Any],
+        of_task: Callable[[_Octets], Any],
     ) -> Callable[_P, _R]:
         """The function, run in what `of_thread` or `of_task` gives for the lock's name."""
         method: Any = function
@@ -353,8 +357,8 @@ class _Redlock(_ForBoth):
         self,
         function: Callable[..., Any],
         whole: Callable[..., Any],
-        of_thread: "Callable[[_Octets], Any]",
-        of_task: "Callable[[_Octets], Any]",
+        of_thread: Callable[[_Octets], Any],
+        of_task: Callable[[_Octets], Any],
     ) -> Callable[..., Any]:
         """What a function gives that makes context managers, with the lock held until it is left."""
         if self._leaves_out(of_thread):
@@ -390,7 +394,7 @@ class _Redlock(_ForBoth):
 
         return open_by_task
 
-    def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
+    def _leaves_out(self, of_thread: Callable[[_Octets], Any]) -> bool:
         """Whether what is decorated is left out where others hold the lock."""
         return getattr(of_thread, "__self__", None) is not self
 
@@ -417,12 +421,10 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
 
     - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it; for a decorator it may be a function that gives the name and
       is called with the arguments of the decorated one.
-    - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
-      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `connect_timeout`, `drift`, `min_validity`, `namespace`, `fence_ttl`,
-      `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
-      `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `label`, `shared`, `slots`,
-      `owner`, `reentrant`: as of `Client.lock`; times in seconds.
+    - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for all uses with the
+      same options of a client, made at the first use in each process.
+    - Options of a lock: as of `Client.lock`. Options of a client: as of `quorlock.Client`; its `key`, which is the lock's name here, is
+      `cert_key`. Times are in seconds, or a `timedelta`.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
     functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
@@ -434,17 +436,17 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
 
         @overload
         def __new__(  # type: ignore[overload-overlap]
-            cls, name: Name | None = None, **options: "Unpack[ScopeOptions]"
-        ) -> "redlock": ...
+            cls, name: Name | None = None, **options: Unpack[ScopeOptions]
+        ) -> redlock: ...
 
         @overload
-        def __new__(cls, name: Iterable[Name], **options: "Unpack[ScopeOptions]") -> "_All": ...
+        def __new__(cls, name: Iterable[Name], **options: Unpack[ScopeOptions]) -> _All: ...
 
         def __new__(cls, name: Any = None, **options: Any) -> Any: ...  # pyright: ignore[reportInconsistentConstructor]
 
         def __enter__(self) -> sync.Lease: ...
 
-        def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease]": ...
+        def __aenter__(self) -> CoroutineType[Any, Any, aio.Lease]: ...
 
 
 if TYPE_CHECKING:
@@ -452,13 +454,47 @@ if TYPE_CHECKING:
     class _All(redlock):
         """`redlock` of several names."""
 
-        def __enter__(self) -> "Leases": ...  # type: ignore[override]
+        def __enter__(self) -> Leases: ...  # type: ignore[override]
 
-        def __aenter__(self) -> "CoroutineType[Any, Any, AioLeases]": ...  # type: ignore[override]
+        def __aenter__(self) -> CoroutineType[Any, Any, AioLeases]: ...  # type: ignore[override]
 
 
 @guarded
-def semaphore(name: Name, slots: int, **options: "Unpack[ScopeOfSlotsOptions]") -> redlock:
+def semaphore(
+    name: Name,
+    slots: int,
+    *,
+    client: sync.Client | aio.Client | None = None,
+    # Made from core/options.toml: the options of a scope with a slot.
+    ttl: Seconds | Unset = UNSET,
+    wait: Seconds | None | Unset = UNSET,
+    renew: bool | Unset = UNSET,
+    max_hold: Seconds | None | Unset = UNSET,
+    label: str | Unset = UNSET,
+    fencing: bool | Unset = UNSET,
+    max_waiters: int | Unset = UNSET,
+    fair: bool | Unset = UNSET,
+    keep: Seconds | Unset = UNSET,
+    reentrant: bool | Unset = UNSET,
+    group: str | Unset = UNSET,
+    owner: Name | None = None,
+    nodes: str | Iterable[str] | None = None,
+    max_ttl: Seconds | Unset = UNSET,
+    node_timeout: Seconds | Unset = UNSET,
+    connect_timeout: Seconds | Unset = UNSET,
+    drift: float | Unset = UNSET,
+    min_validity: float | Unset = UNSET,
+    namespace: str | Unset = UNSET,
+    fence_ttl: Seconds | Unset = UNSET,
+    set_name: str | Unset = UNSET,
+    restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
+    accept_eviction: bool | Unset = UNSET,
+    wait_replicas: int | Unset = UNSET,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    cert_key: str | os.PathLike[str] | None = None,
+    # End of what is made.
+) -> redlock:
     """A slot of a semaphore, for a scope or for the run of a function: at most `slots` are held at once, 1 to 128.
 
         with semaphore("api", 5) as lease: ...
@@ -469,7 +505,38 @@ def semaphore(name: Name, slots: int, **options: "Unpack[ScopeOfSlotsOptions]") 
 
     Options as of `redlock`. `lease.slot` tells which slot it is. No thread and no task re-enters it, see `Client.semaphore`.
     """
-    return redlock(name, **options, slots=slots)
+    options = given(
+        # Made from core/options.toml: the options of a scope with a slot, passed on.
+        ttl=ttl,
+        wait=wait,
+        renew=renew,
+        max_hold=max_hold,
+        label=label,
+        fencing=fencing,
+        max_waiters=max_waiters,
+        fair=fair,
+        keep=keep,
+        reentrant=reentrant,
+        group=group,
+        owner=owner,
+        nodes=nodes,
+        max_ttl=max_ttl,
+        node_timeout=node_timeout,
+        connect_timeout=connect_timeout,
+        drift=drift,
+        min_validity=min_validity,
+        namespace=namespace,
+        fence_ttl=fence_ttl,
+        set_name=set_name,
+        restart_guard=restart_guard,
+        accept_eviction=accept_eviction,
+        wait_replicas=wait_replicas,
+        ca=ca,
+        cert=cert,
+        cert_key=cert_key,
+        # End of what is made.
+    )
+    return redlock(name, client=client, **options, slots=slots)
 
 
 @shown_unmade
@@ -481,11 +548,11 @@ class Attempt(_ForBoth):
         self._wait = wait
 
     @guarded
-    def _of_thread(self, name: "_Octets") -> Any:
+    def _of_thread(self, name: _Octets) -> Any:
         return self._of._sync(name).attempt(self._wait)
 
     @guarded
-    def _of_task(self, name: "_Octets") -> Any:
+    def _of_task(self, name: _Octets) -> Any:
         return self._of._aio(name).attempt(self._wait)
 
     @guarded
@@ -500,7 +567,7 @@ class Attempt(_ForBoth):
 
         def __enter__(self) -> sync.Lease | None: ...
 
-        def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease | None]": ...
+        def __aenter__(self) -> CoroutineType[Any, Any, aio.Lease | None]: ...
 
     @overload
     def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
@@ -538,7 +605,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
     if TYPE_CHECKING:
 
-        def __new__(cls, name: Name | None = None, *, every: Seconds, **options: "Unpack[OnceOptions]") -> "once": ...
+        def __new__(cls, name: Name | None = None, *, every: Seconds, **options: Unpack[OnceOptions]) -> once: ...
 
         @overload  # type: ignore[override]
         def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
@@ -549,49 +616,111 @@ class once(redlock):  # noqa: N801 - used as a decorator
         def __call__(self, function: Any) -> Any: ...
 
     @guarded
-    def __init__(self, name: Name | None = None, *, every: Seconds, **options: "Unpack[OnceOptions]") -> None:
-        for refused in ("wait", "owner", "reentrant"):
-            if refused in options:
-                raise TypeError(f"once() got an unexpected keyword argument {refused!r}: it tries once, and never enters again")
-        super().__init__(name, reentrant=False, **options)
+    def __init__(
+        self,
+        name: Name | None = None,
+        *,
+        every: Seconds,
+        client: sync.Client | aio.Client | None = None,
+        key: Name | Callable[..., Name] | None = None,
+        # Made from core/options.toml: the options of once.
+        ttl: Seconds | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
+        nodes: str | Iterable[str] | None = None,
+        max_ttl: Seconds | Unset = UNSET,
+        node_timeout: Seconds | Unset = UNSET,
+        connect_timeout: Seconds | Unset = UNSET,
+        drift: float | Unset = UNSET,
+        min_validity: float | Unset = UNSET,
+        namespace: str | Unset = UNSET,
+        fence_ttl: Seconds | Unset = UNSET,
+        set_name: str | Unset = UNSET,
+        restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
+        accept_eviction: bool | Unset = UNSET,
+        wait_replicas: int | Unset = UNSET,
+        ca: str | os.PathLike[str] | None = None,
+        cert: str | os.PathLike[str] | None = None,
+        cert_key: str | os.PathLike[str] | None = None,
+        # End of what is made.
+    ) -> None:
+        options = given(
+            # Made from core/options.toml: the options of once, passed on.
+            ttl=ttl,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            layout=layout,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            group=group,
+            nodes=nodes,
+            max_ttl=max_ttl,
+            node_timeout=node_timeout,
+            connect_timeout=connect_timeout,
+            drift=drift,
+            min_validity=min_validity,
+            namespace=namespace,
+            fence_ttl=fence_ttl,
+            set_name=set_name,
+            restart_guard=restart_guard,
+            accept_eviction=accept_eviction,
+            wait_replicas=wait_replicas,
+            ca=ca,
+            cert=cert,
+            cert_key=cert_key,
+            # End of what is made.
+        )
+        super().__init__(name, client=client, key=key, reentrant=False, **options)
         if self._octets is not None:
             self._sole(self._octets)
         # The core says what follows from it; what is given behind it wins.
-        self._options = Unseen(lock_options(None, every=every, **self._options()))
+        self._options = Unseen({"every": every, **self._options()})
 
     @guarded
-    def _of_thread(self, name: "_Octets") -> Any:
+    def _of_thread(self, name: _Octets) -> Any:
         return self._sync(name).attempt()
 
     @guarded
-    def _of_task(self, name: "_Octets") -> Any:
+    def _of_task(self, name: _Octets) -> Any:
         return self._aio(name).attempt()
 
-    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
+    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _Octets:
         return self._sole(super()._name_for(arguments, keywords))
 
-    def _sole(self, name: "_Octets") -> bytes:
+    def _sole(self, name: _Octets) -> bytes:
         """A run is told from others by one name."""
         if isinstance(name, tuple):
             raise TypeError("once takes one name, that of the job: hold several locks within the job, by redlock")
         return name
 
-    def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
+    def _leaves_out(self, of_thread: Callable[[_Octets], Any]) -> bool:
         return True
 
     @guarded
-    def attempt(self, wait: Limit = 0) -> "Attempt":
+    def attempt(self, wait: Limit = 0) -> Attempt:
         raise TypeError("once tries once, and leaves its function out by itself: decorate the function with it")
 
     @guarded
     def _enter(self, at_once: bool = False) -> sync.Lease:
         raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")
 
-    def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease]":
+    def __aenter__(self) -> CoroutineType[Any, Any, aio.Lease]:
         raise TypeError("once is for functions: an `async with` cannot leave its body out. Decorate one with it")
 
 
-def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
+def _octets(what: str, name: Name | Iterable[Name]) -> _Octets:
     """A name as bytes, or several."""
     # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
     if isinstance(name, str | bytes | Mapping) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -6,7 +6,7 @@ from . import _native, _owner
 from ._green import waited
 from ._lease import shown
 from ._leases import LeasesBase
-from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
+from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
 from ._owner import Caller, Hold
 from ._doubt import left_in_doubt
 from ._unseen import guarded, shown_unmade
@@ -117,7 +117,7 @@ class Locks(Scoped):
 
     def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
         wait = options.get("wait", self._locks[0]._wait)
-        holds, warning = self._holds(by_hand, wait != 0)
+        holds, warning = self._holds(by_hand, not tries_once(wait))
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         try:
             with _owner.Warned(warning, wait is None):
@@ -131,7 +131,7 @@ class Locks(Scoped):
 
     def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
-        holds, warning = self._holds(by_hand, wait != 0)
+        holds, warning = self._holds(by_hand, not tries_once(wait))
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         with _owner.Warned(warning, wait is None):
             core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait, label=label)))
@@ -179,7 +179,7 @@ class AttemptAll(Scoped):
     @guarded
     def _enter(self, at_once: bool = False) -> Leases | None:
         leases = self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
-        if leases is None and at_once and self._wait != 0:
+        if leases is None and at_once and not tries_once(self._wait):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 

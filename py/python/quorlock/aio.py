@@ -19,29 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from . import _native
 from ._channel import completed, in_this_loop
-from ._client import ClientBase, Unmade
+from ._client import ClientBase, LockBase, Unmade
 from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
 from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, awaited, shown
-from ._options import (
-    UNSET,
-    Layout,
-    Limit,
-    Name,
-    Seconds,
-    Unset,
-    call_options,
-    check_flag,
-    check_reentrant,
-    enters,
-    given,
-    listed,
-    lock_options,
-    octets,
-    text,
-)
-from ._rwlock import RWLock
+from ._options import UNSET, Limit, Name, Seconds, Unset, call_options, check_flag, given, text, tries_once
 from ._scope import Scope, Scopes, of_caller
 from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
@@ -49,10 +32,7 @@ from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError, LockLostError, NotOwnerError
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ._aio_several import Locks
-    from ._typed import RWLockOptions, SemaphoreOptions, SeveralOptions
 
 __all__ = ["Attempt", "Client", "Election", "Lease", "Lock", "Observer"]
 
@@ -163,7 +143,7 @@ def _delivered(core: _native.Lease) -> _native.Lease:
 
 
 @shown_unmade
-class Lock(NotPickled):
+class Lock(LockBase):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
     May be used by many tasks at once. `async with lock as lease:` holds the lock for a scope. If the lease is lost the task is
@@ -184,37 +164,13 @@ class Lock(NotPickled):
         "__weakref__", "_core", "_kept", "_kept_by_name", "_later", "_name", "_named", "_place", "_reentrant", "_scopes", "_wait",
     )
 
-    _core: _native.Lock
-    _place: Place
-
     def __init__(
         self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit = UNSET
     ) -> None:
-        self._later = core if isinstance(core, Unmade) else None
-        if not isinstance(core, Unmade):
-            self._core = core
-            self._place = core.place()
-        self._name = name
-        self._named = named
-        self._reentrant = reentrant
-        # How long it waits where a call does not say.
-        self._wait = wait
+        self._of(core, name, named, reentrant, wait)
         self._scopes = Scopes()
         self._kept: weakref.WeakKeyDictionary[asyncio.Task[object], Kept] = weakref.WeakKeyDictionary()
         self._kept_by_name = Kept()
-
-    def __getattr__(self, name: str) -> Any:
-        # What its client makes of it when it is first used.
-        if name not in ("_core", "_place") or self._later is None:
-            raise AttributeError(name)
-        self._core = self._later.made()
-        self._place = self._core.place()
-        return getattr(self, name)
-
-    @property
-    def name(self) -> str:
-        """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
-        return self._name
 
     @overload
     async def acquire(
@@ -350,7 +306,7 @@ class Lock(NotPickled):
         return self._won(_delivered(core), owner, by_hand)
 
     async def _waited(self, call: _native.Call, owner: _native.Owner, by_hand: bool, wait: object) -> Any:
-        warning = None if wait == 0 else before_awaiting(self._core, self._place, owner, by_hand, self._name)
+        warning = None if tries_once(wait) else before_awaiting(self._core, self._place, owner, by_hand, self._name)
         try:
             if warning is None:
                 return await completed(call.start)
@@ -440,7 +396,7 @@ class Attempt(NotPickled):
     @guarded_coroutine
     async def _entered(self, at_once: bool) -> Lease | None:
         lease = await self._lock._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
-        if lease is None and at_once and self._wait != 0:
+        if lease is None and at_once and not tries_once(self._wait):
             raise left_in_doubt(self._lock.name)
         return lease
 
@@ -454,7 +410,7 @@ class Attempt(NotPickled):
         return f"<quorlock.aio.Attempt {shown(self._lock.name)}>"
 
 
-class Client(ClientBase):
+class Client(ClientBase[Lock, "Locks", "Election"]):
     """A set of nodes and the options for its locks; options and their meaning as of `quorlock.Client`.
 
     Connects when first needed and again when connections break. One client serves all event loops of a process. As an
@@ -464,111 +420,16 @@ class Client(ClientBase):
     __slots__ = ()
     _package = "quorlock.aio"
 
-    @guarded
-    def lock(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
-        renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
-        raw: bool | Unset = UNSET,
-        fencing: bool | Unset = UNSET,
-        max_waiters: int | Unset = UNSET,
-        fair: bool | Unset = UNSET,
-        keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
-        group: str | Unset = UNSET,
-        label: str | Unset = UNSET,
-        shared: bool | Unset = UNSET,
-        slots: int | Unset = UNSET,
-        owner: Name | None = None,
-        reentrant: bool = True,
-    ) -> Lock:
-        """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
+    def _lock_of(self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit) -> Lock:
+        return Lock(core, name, named, reentrant, wait)
 
-        Raises `InvalidArgumentError` for a name or option that is not valid.
-        """
-        octet_name = octets("name", name)
-        check_reentrant(reentrant, owner)
-        options = lock_options(
-            owner,
-            ttl=ttl,
-            wait=wait,
-            renew=renew,
-            max_hold=max_hold,
-            raw=raw,
-            fencing=fencing,
-            max_waiters=max_waiters,
-            fair=fair,
-            keep=keep,
-            layout=layout,
-            group=group,
-            label=label,
-            shared=shared,
-            slots=slots,
-        )
-        core, its_wait = self._lock(octet_name, options)
-        return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
-
-    @guarded
-    def rwlock(self, name: Name, **options: "Unpack[RWLockOptions]") -> RWLock[Lock]:
-        """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
-        return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
-
-    @guarded
-    def semaphore(self, name: Name, slots: int, **options: "Unpack[SemaphoreOptions]") -> Lock:
-        """A semaphore: at most `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
-        return self.lock(name, **options, slots=slots)
-
-    @guarded
-    def lock_all(self, names: Iterable[Name], **options: "Unpack[SeveralOptions]") -> "Locks":
-        """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""
+    def _locks_of(self, locks: list[Lock]) -> "Locks":
         from ._aio_several import Locks
 
-        if isinstance(names, str | bytes):
-            raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
-        return Locks([self.lock(name, **options) for name in listed("names", names, "a list of names")])
+        return Locks(locks)
 
-    @guarded
-    def election(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
-        renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
-        raw: bool | Unset = UNSET,
-        fencing: bool | Unset = UNSET,
-        max_waiters: int | Unset = UNSET,
-        fair: bool | Unset = UNSET,
-        keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
-        group: str | Unset = UNSET,
-        label: str | Unset = UNSET,
-    ) -> "Election":
-        """A candidate of the election of that name; options as of `quorlock.Client.election`.
-
-        Raises `InvalidArgumentError` for a name or option that is not valid.
-        """
-        octet_name = octets("name", name)
-        options = given(
-            ttl=ttl,
-            wait=wait,
-            renew=renew,
-            max_hold=max_hold,
-            raw=raw,
-            fencing=fencing,
-            max_waiters=max_waiters,
-            fair=fair,
-            keep=keep,
-            layout=layout,
-            group=group,
-            label=label,
-        )
-        return Election(self._election(octet_name, options), text(octet_name))
+    def _election_of(self, core: _native.Lock | Unmade, name: str) -> "Election":
+        return Election(core, name)
 
     @guarded_coroutine
     async def inspect(self, name: Name) -> Inspection:
@@ -620,13 +481,13 @@ class Client(ClientBase):
         return Probe._of(await completed(self._core.probe().start))
 
     @guarded_coroutine
-    async def init_set(self, *, force: bool = False) -> Seconds:
+    async def init_set(self, *, force: bool = False) -> float:
         """Declares the set; returns for how many more seconds it gives no vote, 0.0 if it votes.
 
         As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
         """
         check_flag("force", force)
-        left: Seconds = await completed(self._core.init_set(force).start)
+        left: float = await completed(self._core.init_set(force).start)
         return left
 
     async def close(self) -> None:

@@ -65,25 +65,22 @@ class LockBase(NotPickled):
     _name: str
     _named: bool
     _reentrant: bool
+    # How long it waits where a call does not say.
     _wait: Limit
 
     def _of(self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit) -> None:
-        self._later = core if isinstance(core, Unmade) else None
+        later = core if isinstance(core, Unmade) else None
+        # The slots are those of the classes that are made of this one.
+        self._later, self._name, self._named, self._reentrant, self._wait = later, name, named, reentrant, wait  # type: ignore[misc]
         if not isinstance(core, Unmade):
-            self._core = core
-            self._place = core.place()
-        self._name = name
-        self._named = named
-        self._reentrant = reentrant
-        # How long it waits where a call does not say.
-        self._wait = wait
+            self._core, self._place = core, core.place()  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         # What its client makes of it when it is first used.
         if name not in ("_core", "_place") or self._later is None:
             raise AttributeError(name)
-        self._core = self._later.made()
-        self._place = self._core.place()
+        core = self._later.made()
+        self._core, self._place = core, core.place()  # type: ignore[misc]
         return getattr(self, name)
 
     @property

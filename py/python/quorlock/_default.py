@@ -3,11 +3,12 @@
 import os
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from . import _native
 from ._logging import note
-from ._options import environment
+from ._options import environment, native
 from ._unseen import guarded
 
 # A forked child finds none of its own here and makes new ones. No lock guards this: one that another thread held at the
@@ -19,10 +20,11 @@ _told_of_many = False
 
 
 @guarded
-def client(options: dict[str, Any]) -> _native.Client:
+def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
+    options = native({"nodes": nodes, **options})
     variables = environment()
-    made = {**options, "environment": variables}
+    made: dict[str, Any] = {**options, "environment": variables}
     others = sorted((name, _plain(value)) for name, value in options.items() if name != "nodes")
     place = (os.getpid(), options.get("nodes", ()), variables, *others)
     known = _clients.get(place)
@@ -33,7 +35,9 @@ def client(options: dict[str, Any]) -> _native.Client:
 
 
 def _plain(value: Any) -> object:
-    """A time that was given as a `timedelta` is the same one as a number."""
+    """A value as one has it that is the same and was given otherwise: a time by a `timedelta`, a word by a flag."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
     seconds = getattr(value, "total_seconds", None)
     return value if seconds is None else seconds()
 

@@ -1,11 +1,13 @@
 """Who holds a lock, as the nodes have it."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ._options import text
 from ._unseen import shown_unmade
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["Forced", "Holder", "Inspection", "NodeView", "Verdict"]
 
@@ -23,7 +25,7 @@ class Holder:
     """How many nodes have its vote."""
     left: float | None
     """For how many more seconds a quorum of these votes lasts, unless they are renewed; `None`: they have no end."""
-    since: datetime | None
+    since: "datetime | None"
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
     fence: int | None
     """The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its
@@ -34,6 +36,8 @@ class Holder:
     def _of(cls, parts: tuple[Any, ...] | None) -> Self | None:
         if parts is None:
             return None
+        from datetime import UTC, datetime
+
         label, votes, left, since, fence = parts
         return cls(label, votes, left, None if since is None else datetime.fromtimestamp(since, UTC), fence)
 

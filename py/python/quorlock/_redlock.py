@@ -135,14 +135,19 @@ class _Redlock(_ForBoth):
     ) -> None:
         self._key: Callable[..., Name | Iterable[Name]] | None = None
         self._octets: _Octets | None = None
+        # What a decorator may fill: a key that has braces.
+        self._template: Name | tuple[Name, ...] | None = None
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
         if callable(name):
             raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
         self._key = key if callable(key) else None
         if not callable(key):
-            given_name = cast("Name | Iterable[Name]", name)
-            self._octets = _octets("key", key) if key is not None else _octets("name", given_name)
+            what, names = ("name", cast("Name | Iterable[Name]", name)) if key is None else ("key", key)
+            one = _one_or_several(what, names)
+            self._octets = _octets(what, one)
+            if key is not None and any(isinstance(each, str) and "{" in each for each in (one if isinstance(one, tuple) else (one,))):
+                self._template = one
         check_reentrant(reentrant, owner)
         self._named = owner is not None
         self._reentrant = enters(reentrant, slots, owner)
@@ -202,17 +207,18 @@ class _Redlock(_ForBoth):
         return self._octets
 
     def _lock(self, name: bytes) -> _native.Lock:
-        client = self._client._core if self._client is not None else _default.client(self._where())
+        client = self._client._core if self._client is not None else _default.client(None, self._where())
         return client.lock(name, self._options())
 
     def _waits(self) -> Any:
         """How long it waits."""
         return self._options().get("wait", UNSET if self._client is None else self._client._wait)
 
-    def _check(self) -> None:
-        """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing."""
+    def _check(self, is_filled: bool) -> None:
+        """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing. What a key is filled
+        with, a call tells."""
         client = self._client._checked() if self._client is not None else self._throwaway()
-        name = b"any" if self._octets is None else self._octets
+        name = b"any" if self._octets is None or is_filled else self._octets
         names = (name,) if isinstance(name, bytes) else name
         _native.check_all([client.lock(name, self._options()) for name in names])
 
@@ -278,6 +284,15 @@ class _Redlock(_ForBoth):
     def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _Octets:
         return self._name() if self._key is None else _octets("the key", self._key(*arguments, **keywords))
 
+    def _filling(self, function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], _Octets] | None:
+        """What fills the key for a call of the function; `None` where it is filled with nothing."""
+        if self._template is None:
+            return None
+        from ._template import filling
+
+        fill = filling(function, self._template)
+        return None if fill is None else guarded(lambda arguments, keywords: _octets("the key", fill(arguments, keywords)))
+
     @guarded
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function or coroutine function: each call holds the lock.
@@ -311,10 +326,12 @@ class _Redlock(_ForBoth):
                 f"redlock holds a lock for the run of a function, and {kind(function)} is a class: its methods would run without the "
                 "lock. Decorate these"
             )
-        self._check()
+        fill = self._filling(function)
+        self._check(fill is not None)
+        name_for = self._name_for if fill is None else fill
         whole = _whole(function)
         if whole is not None:
-            return cast(Callable[_P, _R], self._while_open(function, whole, of_thread, of_task))
+            return cast(Callable[_P, _R], self._while_open(function, whole, name_for, of_thread, of_task))
         if _runs_as(inspect.isgeneratorfunction, function) or _runs_as(inspect.isasyncgenfunction, function):
             raise TypeError("redlock cannot hold a lock for a generator: use `with redlock(...)` inside it")
         if _runs_as(inspect.iscoroutinefunction, function):
@@ -322,7 +339,7 @@ class _Redlock(_ForBoth):
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
                 try:
-                    async with of_task(self._name_for(arguments, keywords)) as lease:
+                    async with of_task(name_for(arguments, keywords)) as lease:
                         if lease is None:
                             return None
                         result = await cast("Awaitable[Any]", function(*arguments, **keywords))
@@ -339,7 +356,7 @@ class _Redlock(_ForBoth):
         @functools.wraps(function)
         def held_by_thread(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
             try:
-                with of_thread(self._name_for(arguments, keywords)) as lease:
+                with of_thread(name_for(arguments, keywords)) as lease:
                     if lease is None:
                         return cast(_R, None)
                     result = function(*arguments, **keywords)
@@ -357,6 +374,7 @@ class _Redlock(_ForBoth):
         self,
         function: Callable[..., Any],
         whole: Callable[..., Any],
+        name_for: Callable[[tuple[Any, ...], dict[str, Any]], _Octets],
         of_thread: Callable[[_Octets], Any],
         of_task: Callable[[_Octets], Any],
     ) -> Callable[..., Any]:
@@ -372,7 +390,7 @@ class _Redlock(_ForBoth):
             @functools.wraps(function)
             def open_by_thread(*arguments: Any, **keywords: Any) -> Generator[Any, None, None]:
                 try:
-                    with of_thread(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                    with of_thread(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                         yield made
                 except Exception:
                     # Arguments may be a part of a request, and nobody is to see them in this frame.
@@ -385,7 +403,7 @@ class _Redlock(_ForBoth):
         @functools.wraps(function)
         async def open_by_task(*arguments: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
             try:
-                async with of_task(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                async with of_task(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                     yield made
             except Exception:
                 # Arguments may be a part of a request, and nobody is to see them in this frame.
@@ -414,13 +432,18 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
         @redlock("nightly")
         def job(): ...
 
+        @redlock(key="orders:{number}")
+        def charge(number, customer): ...
+
         @redlock(key=lambda order: f"orders:{order.id}")
         async def handle(order): ...
 
         with redlock(["account:1", "account:2"]) as leases: ...
 
-    - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it; for a decorator it may be a function that gives the name and
-      is called with the arguments of the decorated one.
+    - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it. Above a
+      function its text is filled from each call's arguments: `{number}` with what the call gives the parameter `number`, and then `{{` and
+      `}}` are braces. Braces that name no parameter stay as they are. What is filled in is text, bytes, a number, or something else that has
+      a text of its own, and has no braces. Or `key` is a function that gives the name, and is called with the arguments of the decorated one.
     - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for all uses with the
       same options of a client, made at the first use in each process.
     - Options of a lock: as of `Client.lock`. Options of a client: as of `quorlock.Client`; its `key`, which is the lock's name here, is
@@ -720,12 +743,18 @@ class once(redlock):  # noqa: N801 - used as a decorator
         raise TypeError("once is for functions: an `async with` cannot leave its body out. Decorate one with it")
 
 
-def _octets(what: str, name: Name | Iterable[Name]) -> _Octets:
-    """A name as bytes, or several."""
+def _one_or_several(what: str, name: Name | Iterable[Name]) -> Name | tuple[Name, ...]:
+    """A name, or several, as they were given."""
     # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
     if isinstance(name, str | bytes | Mapping) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return octets(what, cast("Name", name))
-    return tuple(octets(what, one) for one in listed(what, name, "names"))
+        return cast("Name", name)
+    return tuple(listed(what, name, "names"))
+
+
+def _octets(what: str, name: Name | Iterable[Name]) -> _Octets:
+    """A name as bytes, or several."""
+    found = _one_or_several(what, name)
+    return tuple(octets(what, one) for one in found) if type(found) is tuple else octets(what, cast("Name", found))
 
 
 def _called(function: object) -> str:

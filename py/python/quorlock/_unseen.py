@@ -31,34 +31,43 @@ class Unseen(Generic[_T]):
 def _unknown(error: TypeError, function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
     """What is told of an argument that a function does not have, if that is the error: Python shows any text that was unpacked as a
     name, and may have got none of the names that are near it."""
-    _, found, named = str(error).partition(" got an unexpected keyword argument '")
+    caller, found, named = str(error).partition("() got an unexpected keyword argument '")
     if not found:
         return None
     import re
     from difflib import get_close_matches
 
     name = re.sub(r"'(\. Did you mean '\w+'\?)?$", "", named)
-    called, code = function.__qualname__, function.__code__
-    if "." in called and arguments:
+    called = function.__qualname__
+    is_of_function = caller == called
+    if not is_of_function:
+        called = caller
+    elif "." in called and arguments:
         # As users call it, who do not know what it is made of.
         called = ".".join([type(arguments[0]).__name__, *([] if function.__name__ == "__init__" else [function.__name__])])
-    own = [known for known in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if known != "self"]
     from ._redlock import redlock
 
-    elsewhere = redlock.__init__.__wrapped__.__code__.co_varnames  # type: ignore[attr-defined]
+    def taken(of: Any) -> list[str]:
+        return [known for known in of.co_varnames[: of.co_argcount + of.co_kwonlyargcount] if known != "self"]
+
+    of_scopes = taken(redlock.__init__.__wrapped__.__code__)  # type: ignore[attr-defined]
+    own = taken(function.__code__) if is_of_function else of_scopes
     # Of which the names of arguments are made in other libraries: no secret is made of them alone.
     words = (
-        "again attempts auto backoff block blocking call callback clients cluster connection connections count db delay duration events "
-        "expire expires expiration expiry extend extension factor force forced host hostname id identifier in interval lease life lifetime "
-        "lock locks log logger loop lost max milliseconds min ms name names node on otherwise password period poll port prefix re release "
-        "renewal renewals retries retry s safe seconds session signal sleep slot socket stopped strict sync thread time timeout timeouts "
-        "tls token tries url urls user username wait"
+        "again attempts auto backoff block blocking call callback clients cluster connection connections count current db delay duration "
+        "events expire expires expiration expiry extend extension factor force forced host hostname id identifier in interval lease life "
+        "lifetime lock locks log logger loop lost milliseconds ms node on otherwise password period poll port prefix re release renewal "
+        "renewals retries retry runtime s safe seconds session signal sleep slot socket stopped strict sync thread time timeouts tls token "
+        "tries url urls user username"
     ).split()
+    words += "_".join(of_scopes).split("_")
     near = get_close_matches(name.lower(), own, 1) if name.isidentifier() else []
     is_short = re.fullmatch(r"[A-Za-z_]\w{0,4}", name, re.ASCII) is not None
     is_misspelt = bool(near) and abs(len(near[0]) - len(name)) <= 2
-    if not (is_short or is_misspelt or name in elsewhere or set(words).issuperset(name.lower().split("_"))):
-        return f"{called}() got an unexpected keyword argument, which is not shown: it is no option"
+    if not (is_short or is_misspelt or set(words).issuperset(name.lower().split("_"))):
+        return f"{called}() got an unexpected keyword argument, whose name is not shown"
+    if not is_of_function:
+        return None
     return f"{called}() got an unexpected keyword argument {name!r}" + (f". Did you mean {near[0]!r}?" if near else "")
 
 

@@ -13,7 +13,7 @@ cancelled leaves no key behind, a release that is cancelled is carried out all t
 import asyncio
 import sys
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
@@ -24,9 +24,9 @@ from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
 from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, awaited, shown
-from ._options import UNSET, Limit, Name, Seconds, Unset, call_options, check_flag, given, text, tries_once
+from ._options import UNSET, Limit, Name, Seconds, Unset, call_options, check_flag, given, tries_once
 from ._scope import Scope, Scopes, of_caller
-from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
+from ._owner import Caller, Hold, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError, LockLostError, NotOwnerError

@@ -1,7 +1,7 @@
 """The blocking API. Everything here is exported by `quorlock`."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Literal, Self, cast, overload
 
 from . import _native, _owner
 from ._client import ClientBase, LockBase, Unmade
@@ -9,7 +9,7 @@ from ._green import waited
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
 from ._lease import Kept, LeaseBase, NotPickled, shown
-from ._options import UNSET, Limit, Name, Seconds, Unset, call_options, check_flag, given, text, tries_once
+from ._options import UNSET, Limit, Name, Seconds, Unset, call_options, check_flag, given, tries_once
 from ._owner import Caller, Hold
 from ._unseen import guarded, shown_unmade
 from ._doubt import in_doubt, left_in_doubt, not_open

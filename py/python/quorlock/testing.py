@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from typing import Literal, cast
 
 from . import _default, _native
-from ._options import UNSET, Limit, Name, Seconds, Unset, given, octets
+from ._options import UNSET, Name, Seconds, Unset, given, octets
 from .sync import Client, Lease
 __all__ = ["held", "lose", "nodes"]
 

@@ -17,11 +17,17 @@ def said(node):
     return f"{words}\n\n" if words else ""
 
 
-def signature(function):
-    """As it is called: without `self`, and with `…` where an option that is not given has the default of its table."""
+def signature(function, named=()):
+    """As it is called: without `self`, and with `…` where an option that is not given has the default of its table. `named`: what stands for the
+    variables of types."""
+    def settled(text):
+        for variable, kind in dict(named).items():
+            text = re.sub(rf"\b{variable}\b", kind, text)
+        return text
+
     arguments = ast.unparse(function.args).replace(" | Unset=UNSET", "=…").replace("=UNSET", "=…")
     arguments = ", ".join(part for part in arguments.split(", ") if part not in ("self", "cls", "/"))
-    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    returns = settled(f" -> {ast.unparse(function.returns)}") if function.returns else ""
     word = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
     one_line = f"{word} {function.name}({arguments}){returns}"
     if len(one_line) <= 100:
@@ -67,6 +73,16 @@ class Module:
                 seen = {**seen, **{name: part for name, part in self.members(other).items() if name not in seen}}
         return seen
 
+    def variables(self, kind):
+        """What a class puts in the place of its bases' variables."""
+        def given(of):
+            found = next((base for base in of.bases if isinstance(base, ast.Subscript)), None)
+            one = found and (found.slice.elts if isinstance(found.slice, ast.Tuple) else [found.slice])
+            return (ast.unparse(found.value), [ast.unparse(part).strip("'") for part in one]) if found else (None, [])
+
+        base, kinds = given(kind)
+        return dict(zip(given(self.found[base])[1], kinds)) if base in self.found else {}
+
     def text(self, name, depth):
         node = self.found[name]
         if not isinstance(node, ast.ClassDef):
@@ -80,10 +96,11 @@ class Module:
             if isinstance(part, tuple):
                 part, behind = part
                 words = [line.value.value for line in behind if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)]
-                text += f"- `{member}: {ast.unparse(part.annotation)}`" + "".join(f": {' '.join(word.split())}" for word in words) + "\n"
+                kinds = ast.unparse(part.annotation).strip("'")
+                text += f"- `{member}: {kinds}`" + "".join(f": {' '.join(word.split())}" for word in words) + "\n"
                 continue
             text = text.rstrip() + "\n\n"
-            shown = f"{member}" if is_called(part, "property") or is_called(part, "cached_property") else signature(part)
+            shown = f"{member}" if is_called(part, "property") or is_called(part, "cached_property") else signature(part, self.variables(node))
             text += f"{'#' * (depth + 1)} `{name}.{member}`\n\n```python\n{shown}\n```\n\n" + said(part)
         return text.rstrip() + "\n\n"
 

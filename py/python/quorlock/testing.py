@@ -31,6 +31,7 @@ from typing import Literal, cast
 
 from . import _default, _native
 from ._options import UNSET, Name, Seconds, Unset, given, octets
+from ._unseen import guarded
 from .sync import Client, Lease
 __all__ = ["held", "lose", "nodes"]
 
@@ -53,6 +54,7 @@ def lose(name: Name, reason: Reason = "expired") -> int:
 
 
 @contextmanager
+@guarded
 def held(
     name: Name,
     *,

@@ -25,7 +25,7 @@ def signature(function, named=()):
             text = re.sub(rf"\b{variable}\b", kind, text)
         return text
 
-    arguments = ast.unparse(function.args).replace(" | Unset=UNSET", "=…").replace("=UNSET", "=…")
+    arguments = settled(ast.unparse(function.args)).replace(" | Unset=UNSET", "=…").replace("=UNSET", "=…")
     arguments = ", ".join(part for part in arguments.split(", ") if part not in ("self", "cls", "/"))
     returns = settled(f" -> {ast.unparse(function.returns)}") if function.returns else ""
     word = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
@@ -51,6 +51,8 @@ class Module:
 
     def __init__(self, first):
         self.found = {}
+        # What a base says of what says nothing by itself.
+        self.said = {}
         for path in [*sorted(PACKAGE.glob("*.py")), PACKAGE / first]:
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -70,8 +72,24 @@ class Module:
             base = base.value if isinstance(base, ast.Subscript) else base
             # A base of the same name is another module's.
             if (other := self.found.get(ast.unparse(base).split(".")[-1])) not in (None, kind):
-                seen = {**seen, **{name: part for name, part in self.members(other).items() if name not in seen}}
+                for name, part in self.members(other).items():
+                    of_class = seen.setdefault(name, part)
+                    if other.name.endswith("Base") and of_class is not part and not isinstance(of_class, tuple):
+                        # What both APIs have is said of it once.
+                        self.said.setdefault(of_class, said(part))
         return seen
+
+    def constructor(self, kind):
+        """What makes it: its own, or that of what it has in common with others, where users call that."""
+        for part in kind.body:
+            if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                return part
+        for base in kind.bases:
+            of = self.found.get(ast.unparse(base.value if isinstance(base, ast.Subscript) else base))
+            if of is not None and (of.name.endswith("Base") or of.name == f"_{kind.name.capitalize()}"):
+                made = self.constructor(of)
+                return None if made is None or "_native" in ast.unparse(made.args) else made
+        return None
 
     def variables(self, kind):
         """What a class puts in the place of its bases' variables."""
@@ -87,10 +105,10 @@ class Module:
         node = self.found[name]
         if not isinstance(node, ast.ClassDef):
             return heading(f"`{name}`", depth) + f"```python\n{signature(node)}\n```\n\n" + said(node)
-        made = next((part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None)
+        made = self.constructor(node)
         text = heading(f"`{name}`", depth)
         if made is not None and not name.startswith("_"):
-            text += f"```python\n{signature(made).replace('def __init__', name).removesuffix(' -> None')}\n```\n\n"
+            text += f"```python\n{signature(made, self.variables(node)).replace('def __init__', name).removesuffix(' -> None')}\n```\n\n"
         text += said(node)
         for member, part in self.members(node).items():
             if isinstance(part, tuple):
@@ -101,7 +119,7 @@ class Module:
                 continue
             text = text.rstrip() + "\n\n"
             shown = f"{member}" if is_called(part, "property") or is_called(part, "cached_property") else signature(part, self.variables(node))
-            text += f"{'#' * (depth + 1)} `{name}.{member}`\n\n```python\n{shown}\n```\n\n" + said(part)
+            text += f"{'#' * (depth + 1)} `{name}.{member}`\n\n```python\n{shown}\n```\n\n" + (said(part) or self.said.get(part, ""))
         return text.rstrip() + "\n\n"
 
 

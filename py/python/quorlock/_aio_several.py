@@ -10,7 +10,7 @@ from ._channel import completed, in_this_loop
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
-from ._client import check_locks, checkable
+from ._client import LocksBase
 from ._doubt import left_in_doubt
 from ._owner import Stuck, Warned, before_awaiting, told
 from ._scope import Scope, Scopes, of_caller
@@ -42,16 +42,13 @@ class Leases(LeasesBase[Lease]):
 
     @guarded_coroutine
     async def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         await completed(self._core.extend(ttl).start)
 
     @guarded_coroutine
     async def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         await completed(self._core.ensure(min_remaining).start)
 
     async def release(self) -> bool:
-        """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
         self._callbacks = []
         held: bool = await completed(self._core.release().start)
         return held
@@ -70,7 +67,7 @@ class Leases(LeasesBase[Lease]):
 
 
 @shown_unmade
-class Locks(NotPickled):
+class Locks(LocksBase[Lock]):
     """Several names with the same options; made by `Client.lock_all`. As `quorlock.Locks`, for tasks.
 
     `async with locks as leases:` holds them all for a scope, as `Lock` does.
@@ -78,19 +75,11 @@ class Locks(NotPickled):
 
     __slots__ = ("_locks", "_scopes")
 
-    @guarded
-    def __init__(self, locks: list[Lock]) -> None:
-        self._locks: tuple[Lock, ...] = ()
-        check_locks(locks, Lock)
-        # Each once: an owner enters a lock that it has just won no second time.
-        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
-        self._scopes = Scopes()
-        _native.check_all([checkable(lock) for lock in self._locks])
+    _of = Lock
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The locks' names, each once."""
-        return tuple(lock.name for lock in self._locks)
+    def __init__(self, locks: list[Lock]) -> None:
+        super().__init__(locks)
+        self._scopes = Scopes()
 
     @overload
     async def acquire(
@@ -118,7 +107,6 @@ class Locks(NotPickled):
 
     @guarded_coroutine
     async def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
-        """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         return await self._tried(0, by_hand=True, label=label)
 
     @guarded

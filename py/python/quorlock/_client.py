@@ -88,6 +88,41 @@ class LockBase(NotPickled):
         """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._name
 
+    def try_acquire(self, *, label: str | Unset = UNSET) -> Any:
+        """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
+        raise NotImplementedError
+
+    def locked(self) -> Any:
+        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
+        slots are held.
+
+        Raises `QuorumUnavailableError` if too few nodes answered.
+        """
+        raise NotImplementedError
+
+    def holder(self) -> Any:
+        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot for longest.
+        Raises as `locked`.
+        """
+        raise NotImplementedError
+
+    def inspect(self) -> Any:
+        """What each node has of the lock, and what follows from that; of a semaphore of each of its `slots`. Changes nothing."""
+        raise NotImplementedError
+
+    def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Any:
+        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
+        fence, or the one of that number.
+        """
+        raise NotImplementedError
+
+    def wait_until_free(self, timeout: Seconds | None = None) -> Any:
+        """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
+        over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
+        again, every 0.05 to 0.5 seconds. Raises as `locked`.
+        """
+        raise NotImplementedError
+
 
 def checkable(lock: LockBase) -> _native.Lock:
     """A lock to be checked, whose client is not used on that account."""
@@ -99,11 +134,33 @@ _S = TypeVar("_S")
 _E = TypeVar("_E")
 
 
-def check_locks(locks: Iterable[object], of: type) -> None:
-    """Refuses what is no lock of the API that is used."""
-    for lock in listed("locks", locks, "locks, as a list"):
-        if not isinstance(lock, of):
-            raise TypeError(f"locks has {kind(lock)}: give locks that client.lock() made, or names to client.lock_all()")
+class LocksBase(NotPickled, Generic[_L]):
+    """Several names with the same options, without what waits."""
+
+    __slots__ = ()
+
+    _of: ClassVar[type[LockBase]]
+    """What each of them is."""
+    _locks: tuple[_L, ...]
+
+    @guarded
+    def __init__(self, locks: list[_L]) -> None:
+        self._locks = ()  # type: ignore[misc]
+        for lock in listed("locks", locks, "locks, as a list"):
+            if not isinstance(lock, self._of):
+                raise TypeError(f"locks has {kind(lock)}: give locks that client.lock() made, or names to client.lock_all()")
+        # Each once: an owner enters a lock that it has just won no second time.
+        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())  # type: ignore[misc]
+        _native.check_all([checkable(lock) for lock in self._locks])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The locks' names, each once."""
+        return tuple(lock.name for lock in self._locks)
+
+    def try_acquire(self, *, label: str | Unset = UNSET) -> Any:
+        """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
+        raise NotImplementedError
 
 
 @shown_unmade
@@ -517,6 +574,79 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         ))
         core = self._core.election(octet_name, options) if self._is_used() else Unmade(self, octet_name, options, True)
         return self._election_of(core, text(octet_name))
+
+    def inspect(self, name: Name) -> Any:
+        """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
+
+        That nodes do not answer is no error, but part of the result.
+        """
+        raise NotImplementedError
+
+    def force_release(self, name: Name, fence: int | None = None) -> Any:
+        """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
+        or library put it there, and calls who waits next. That nobody holds it is no error.
+
+        The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is
+        lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
+        before its end. Until then two may work, and their fences tell them apart.
+
+        `fence`: only from the hold that has it, so that whoever has got the lock since is never hit.
+        Give that of the lease that is to go, or what `inspect` tells of the holder.
+
+        Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
+        not by `fence` for certain, and nothing is changed; `QuorumUnavailableError` if too few nodes answer: some may have
+        done it then, and calling again completes it. `MisconfiguredError` where the lock's key is no string.
+        """
+        raise NotImplementedError
+
+    def adopt(self, text: str) -> Any:
+        """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
+
+        It has what was left of its `max_hold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one
+        lease one wins at most. Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
+        most for the ttl.
+
+        Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
+        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version. Where a
+        task is cancelled it gives back what it has taken over, so the lock is free.
+        """
+        raise NotImplementedError
+
+    def probe(self) -> Any:
+        """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
+
+        Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
+        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists
+        what may be found.
+        """
+        raise NotImplementedError
+
+    def init_set(self, *, force: bool = False) -> Any:
+        """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
+
+        Returns for how many more seconds the set gives no vote; 0.0: it votes. A wholly new set (servers that have run for
+        longer than `max_ttl` and never stored anything) votes at once. Where the servers are only too young, the call
+        waits until they have run for `max_ttl` (a warning of the logger `quorlock` says for how long). Servers that may
+        have lost something give no vote for `max_ttl` first. Where all nodes have this set's record already nothing is
+        changed and no quarantine is lifted; so it is safe to run at every deploy. `memory://` nodes need none of it.
+        `quorlock init` does the same.
+
+        `force` lifts the quarantine of this set's nodes, or founds the set without one: two may then hold a lock that was
+        held within the last `max_ttl`. Only where you know that no lock is held.
+
+        Raises `MisconfiguredError` if a node has a record of another set or cannot be a node, `QuorumUnavailableError` if
+        one does not answer; `nodes` of the error say which, and nothing is written. Ctrl-C, or a task that is
+        cancelled, ends only the wait.
+        """
+        raise NotImplementedError
+
+    def close(self) -> Any:
+        """Releases every lease and stops. Leases still held are lost with the reason `closed`.
+
+        Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing. Where a task
+        is cancelled it goes on in the background.
+        """
+        raise NotImplementedError
 
     def stats(self) -> dict[str, int]:
         """What has happened so far: counts by name.

@@ -11,7 +11,7 @@ from ._owner import Caller, Hold
 from ._doubt import left_in_doubt
 from ._unseen import guarded, shown_unmade
 from .errors import LockBusyError
-from ._client import check_locks, checkable
+from ._client import LocksBase
 from .sync import Lease, Lock, Scoped, leave
 
 __all__ = ["Leases", "Locks"]
@@ -30,16 +30,13 @@ class Leases(LeasesBase[Lease], _native.Ends):
 
     @guarded
     def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         waited(self._core.extend(ttl))
 
     @guarded
     def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         waited(self._core.ensure(min_remaining))
 
     def release(self) -> bool:
-        """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
         self._callbacks = []
         held: bool = waited(self._core.release())
         return held
@@ -49,7 +46,7 @@ class Leases(LeasesBase[Lease], _native.Ends):
 
 
 @shown_unmade
-class Locks(Scoped):
+class Locks(LocksBase[Lock], Scoped):
     """Several names with the same options; made by `Client.lock_all`. It holds nothing by itself.
 
     Each name is a lock like any other, with the owner of the call as `Lock` has it. They are taken in one order that is the
@@ -59,18 +56,7 @@ class Locks(Scoped):
 
     __slots__ = ("_locks",)
 
-    @guarded
-    def __init__(self, locks: list[Lock]) -> None:
-        self._locks: tuple[Lock, ...] = ()
-        check_locks(locks, Lock)
-        # Each once: an owner enters a lock that it has just won no second time.
-        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
-        _native.check_all([checkable(lock) for lock in self._locks])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The locks' names, each once."""
-        return tuple(lock.name for lock in self._locks)
+    _of = Lock
 
     @overload
     def acquire(
@@ -98,7 +84,6 @@ class Locks(Scoped):
 
     @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
-        """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         return self._tried(0, by_hand=True, label=label)
 
     @guarded

@@ -64,58 +64,21 @@ class Lease(LeaseBase):
 
     @guarded_coroutine
     async def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
-
-        Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
-        long as it was), `NotOwnerError` after release. Cancelled, it may or may not have been lengthened.
-        """
         await completed(self._core.extend(ttl).start)
 
     async def downgrade(self) -> None:
-        """Shares the lease from now on with others that ask for the lock with `shared=True`, and calls those that wait for that.
-
-        It keeps its fence. The call waits until a quorum of the nodes lets them in. Raises `LockLostError` if the lease is
-        lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: the lease is shared and held
-        all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
-        """
         await completed(self._core.downgrade().start)
 
     async def export(self) -> str:
-        """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
-
-        `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
-        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or for as long as it was extended
-        beyond that, else the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects.
-
-        **The text is a secret**: whoever has it can take the lock.
-
-        Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
-        answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
-        more than once (release the inner handles first), that it is shared, or that its lock is kept. Cancelled, it is held here
-        as before.
-        """
         await completed(self._core.prepare_export().start)
         # Where the task goes on: whoever gets no text keeps the lease.
         return self._exported()
 
     @guarded_coroutine
     async def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
-
-        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if so
-        much is not left and the ttl cannot give it.
-        """
         await completed(self._core.ensure(min_remaining).start)
 
     async def release(self) -> bool:
-        """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
-
-        Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
-        nodes refuse the release for a missing permission.
-
-        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child.
-        Cancelled, the release is carried out in the background.
-        """
         self._forgotten()
         held: bool = await completed(self._core.release().start)
         return held
@@ -208,7 +171,6 @@ class Lock(LockBase):
 
     @guarded_coroutine
     async def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
-        """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         lease = await self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
@@ -247,37 +209,21 @@ class Lock(LockBase):
         return await cast(Lease, newest).release()
 
     async def locked(self) -> bool:
-        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
-        slots are held.
-
-        Raises `QuorumUnavailableError` if too few nodes answered.
-        """
         found: bool = await completed(self._core.is_locked().start)
         return found
 
     async def holder(self) -> Holder | None:
-        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot for longest.
-        Raises as `locked`.
-        """
         return Holder._of(await completed(self._core.holder().start))
 
     async def inspect(self) -> Inspection:
-        """What each node has of the lock, and what follows from that; of a semaphore of each of its `slots`. Changes nothing."""
         return Inspection._of(await completed(self._core.inspect().start))
 
     @guarded_coroutine
     async def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Forced:
-        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
-        fence, or the one of that number.
-        """
         return Forced._of(await completed(self._core.force_release(fence, slot).start))
 
     @guarded_coroutine
     async def wait_until_free(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
-        over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
-        again, every 0.05 to 0.5 seconds. Raises as `locked`.
-        """
         found: bool = await completed(self._core.wait_until_free(timeout).start)
         return found
 
@@ -433,69 +379,26 @@ class Client(ClientBase[Lock, "Locks", "Election"]):
 
     @guarded_coroutine
     async def inspect(self, name: Name) -> Inspection:
-        """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
-
-        That nodes do not answer is no error, but part of the result.
-        """
         return await self.lock(name).inspect()
 
     @guarded_coroutine
     async def force_release(self, name: Name, fence: int | None = None) -> Forced:
-        """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
-        or library put it there, and calls who waits next. That nobody holds it is no error.
-
-        The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is
-        lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
-        before its end. Until then two may work, and their fences tell them apart.
-
-        `fence`: only from the hold that has it, so that whoever has got the lock since is never hit.
-        Give that of the lease that is to go, or what `inspect` tells of the holder.
-
-        Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
-        not by `fence` for certain, and nothing is changed; `QuorumUnavailableError` if too few nodes answer: some may have
-        done it then, and calling again completes it, as it does where the task was cancelled. `MisconfiguredError` where the lock's key is no string.
-        """
         return await self.lock(name).force_release(fence)
 
     @guarded_coroutine
     async def adopt(self, text: str) -> Lease:
-        """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
-
-        It has what was left of its `max_hold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one
-        lease one wins at most. Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
-        most for the ttl.
-
-        Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
-        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version. Cancelled, it gives
-        back what it has taken over, so the lock is free.
-        """
         return Lease(_delivered(await completed(self._core.adopt(text).start)), None)
 
     async def probe(self) -> Probe:
-        """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
-
-        Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
-        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists
-        what may be found.
-        """
         return Probe._of(await completed(self._core.probe().start))
 
     @guarded_coroutine
     async def init_set(self, *, force: bool = False) -> float:
-        """Declares the set; returns for how many more seconds it gives no vote, 0.0 if it votes.
-
-        As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
-        """
         check_flag("force", force)
         left: float = await completed(self._core.init_set(force).start)
         return left
 
     async def close(self) -> None:
-        """Releases every lease and stops. Leases still held are lost with the reason `closed`.
-
-        Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing. Cancelled,
-        it goes on in the background.
-        """
         await completed(self._core.close().start)
 
     async def __aenter__(self) -> Self:

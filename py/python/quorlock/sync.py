@@ -37,57 +37,20 @@ class Lease(LeaseBase, _native.Ends):
 
     @guarded
     def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
-
-        Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
-        long as it was), `NotOwnerError` after release. Ctrl-C leaves the lease valid.
-        """
         waited(self._core.extend(ttl))
 
     def downgrade(self) -> None:
-        """Shares the lease from now on with others that ask for the lock with `shared=True`, and calls those that wait for that.
-
-        It keeps its fence. The call waits until a quorum of the nodes lets them in. Raises `LockLostError` if the lease is
-        lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: the lease is shared and held
-        all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
-        """
         waited(self._core.downgrade())
 
     def export(self) -> str:
-        """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
-
-        `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
-        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or for as long as it was extended
-        beyond that, else the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects.
-
-        **The text is a secret**: whoever has it can take the lock.
-
-        Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
-        answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
-        more than once (release the inner handles first), that it is shared, or that its lock is kept. Ctrl-C leaves it held
-        here.
-        """
         waited(self._core.prepare_export())
         return self._exported()
 
     @guarded
     def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
-
-        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if so
-        much is not left and the ttl cannot give it.
-        """
         waited(self._core.ensure(min_remaining))
 
     def release(self) -> bool:
-        """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
-
-        Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
-        nodes refuse the release for a missing permission.
-
-        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child. The
-        lease ends at once; Ctrl-C ends only the wait for the nodes, which do their part in the background.
-        """
         self._forgotten()
         held: bool = waited(self._core.release())
         return held
@@ -204,7 +167,6 @@ class Lock(LockBase, Scoped):
 
     @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
-        """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         lease = self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
@@ -246,37 +208,21 @@ class Lock(LockBase, Scoped):
         )
 
     def locked(self) -> bool:
-        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
-        slots are held.
-
-        Raises `QuorumUnavailableError` if too few nodes answered.
-        """
         found: bool = waited(self._core.is_locked())
         return found
 
     def holder(self) -> Holder | None:
-        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot for longest.
-        Raises as `locked`.
-        """
         return Holder._of(waited(self._core.holder()))
 
     def inspect(self) -> Inspection:
-        """What each node has of the lock, and what follows from that; of a semaphore of each of its `slots`. Changes nothing."""
         return Inspection._of(waited(self._core.inspect()))
 
     @guarded
     def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Forced:
-        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
-        fence, or the one of that number.
-        """
         return Forced._of(waited(self._core.force_release(fence, slot)))
 
     @guarded
     def wait_until_free(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
-        over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
-        again, every 0.05 to 0.5 seconds. Raises as `locked`.
-        """
         found: bool = waited(self._core.wait_until_free(timeout))
         return found
 
@@ -462,41 +408,14 @@ class Client(ClientBase[Lock, "Locks", "Election"]):
 
     @guarded
     def inspect(self, name: Name) -> Inspection:
-        """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
-
-        That nodes do not answer is no error, but part of the result.
-        """
         return self.lock(name).inspect()
 
     @guarded
     def force_release(self, name: Name, fence: int | None = None) -> Forced:
-        """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
-        or library put it there, and calls who waits next. That nobody holds it is no error.
-
-        The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is
-        lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
-        before its end. Until then two may work, and their fences tell them apart.
-
-        `fence`: only from the hold that has it, so that whoever has got the lock since is never hit.
-        Give that of the lease that is to go, or what `inspect` tells of the holder.
-
-        Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
-        not by `fence` for certain, and nothing is changed; `QuorumUnavailableError` if too few nodes answer: some may have
-        done it then, and calling again completes it. `MisconfiguredError` where the lock's key is no string.
-        """
         return self.lock(name).force_release(fence)
 
     @guarded
     def adopt(self, text: str) -> Lease:
-        """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
-
-        It has what was left of its `max_hold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one
-        lease one wins at most. Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
-        most for the ttl.
-
-        Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
-        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version.
-        """
         core: _native.Lease = waited(self._core.adopt(text))
         try:
             return Lease(core, None)
@@ -506,40 +425,15 @@ class Client(ClientBase[Lock, "Locks", "Election"]):
             raise
 
     def probe(self) -> Probe:
-        """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
-
-        Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
-        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists
-        what may be found.
-        """
         return Probe._of(waited(self._core.probe()))
 
     @guarded
     def init_set(self, *, force: bool = False) -> float:
-        """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
-
-        Returns for how many more seconds the set gives no vote; 0.0: it votes. A wholly new set (servers that have run for
-        longer than `max_ttl` and never stored anything) votes at once. Where the servers are only too young, the call
-        waits until they have run for `max_ttl` (a warning of the logger `quorlock` says for how long). Servers that may
-        have lost something give no vote for `max_ttl` first. Where all nodes have this set's record already nothing is
-        changed and no quarantine is lifted; so it is safe to run at every deploy. `memory://` nodes need none of it.
-        `quorlock init` does the same.
-
-        `force` lifts the quarantine of this set's nodes, or founds the set without one: two may then hold a lock that was
-        held within the last `max_ttl`. Only where you know that no lock is held.
-
-        Raises `MisconfiguredError` if a node has a record of another set or cannot be a node, `QuorumUnavailableError` if
-        one does not answer; `nodes` of the error say which, and nothing is written. Ctrl-C ends only the wait.
-        """
         check_flag("force", force)
         left: float = waited(self._core.init_set(force))
         return left
 
     def close(self) -> None:
-        """Releases every lease and stops. Leases still held are lost with the reason `closed`.
-
-        Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing.
-        """
         waited(self._core.close())
 
     def __enter__(self) -> Self:

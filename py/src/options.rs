@@ -7,9 +7,9 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use quorlock::binding;
-use quorlock::{ClientBuilder, ErrorKind, Lock, Owner};
+use quorlock::{ClientBuilder, Error, ErrorKind, Lock, Owner};
 
-use crate::error::{checked, entry, refused};
+use crate::error::{checked, entry, raised, refused};
 use crate::kept::name;
 
 pub(crate) type Options<'py> = Bound<'py, PyDict>;
@@ -229,7 +229,7 @@ fn slots(name: &str, value: &Bound<'_, PyAny>, least: i32, most: i32) -> PyResul
 /// One of some words. What is on or off may be said by a flag, too.
 fn word<T>(name: &str, value: &Bound<'_, PyAny>, words: &[&str]) -> PyResult<T>
 where
-    T: FromStr<Err = quorlock::Error>,
+    T: FromStr<Err = Error>,
 {
     let said = match value.cast_exact::<PyBool>() {
         Ok(flag) if words.contains(&"on") => if flag.is_true() { "on" } else { "off" }.to_owned(),
@@ -297,6 +297,24 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
         };
     }
     Ok(to)
+}
+
+/// Options that Python writes otherwise in some place, and as the core does.
+const SPELLED: &[(&str, &str)] = &[
+    // Made from core/options.toml: what is spelled otherwise.
+    ("cert_key", "key"),
+    // End of what is made.
+];
+
+/// What the core says of the options of a client, in the spelling in which they were given.
+pub(crate) fn told(py: Python<'_>, options: &Options<'_>, error: &Error) -> PyErr {
+    let is_given = |name: &str| options.contains(name).unwrap_or(false);
+    for (own, name) in SPELLED.iter().filter(|(own, _)| is_given(own)) {
+        if let Some(said) = error.detail().strip_prefix(&format!("{name}: ")) {
+            return refused(py, error.kind(), format!("{own}: {said}"));
+        }
+    }
+    raised(py, error)
 }
 
 /// A lock's options.

@@ -87,7 +87,7 @@ def options():
 
     return MADE + """# Options
 
-Names are written as in Python, Rust, C and C++; in Node they are in camelCase: `max_ttl` is `maxTtl`. Times are seconds in Python,
+Names are written as in Python, Rust, C and C++; in Node they are in camelCase: `max_ttl` is `maxTtl`. Times are seconds or a `timedelta` in Python,
 milliseconds in Node and C, `std::chrono` durations in C++ and `Duration` in Rust. An option that is out of its bounds is refused with
 [`InvalidArgument`](errors.md), by a text that names the option, the value, and what to give.
 

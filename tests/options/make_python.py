@@ -147,6 +147,12 @@ def arms(options, places, beside, to, name, value):
     return text
 
 
+def respelled(options):
+    pairs = {(spelled(name, option, "python", place), name) for name, option in options.items() for place in option["in"]
+             if name in wanted_names(options, "python", place)}
+    return "".join(f"({json.dumps(own)}, {json.dumps(name)}),\n" for own, name in sorted(pairs) if own != name)
+
+
 def made(options):
     yield f"{PACKAGE}/_typed.py", None, typed(options)
     client, lock, scope = f"{PACKAGE}/_client.py", by_name(options, "lock"), by_name(options, "scope")
@@ -167,4 +173,5 @@ def made(options):
     both = wanted_names(options, "python", "client") & wanted_names(options, "python", "lock")
     yield NATIVE, "those of a client and a lock", arms(options, ["client"], wanted_names(options, "python", "client") - both, "$to", "$name", "$value")
     yield NATIVE, "those of a client", arms(options, ["client"], both, "to", "name", "value")
+    yield NATIVE, "what is spelled otherwise", respelled(options)
     yield NATIVE, "those of a lock", arms(options, ["lock", "once"], both, "to", "name", "value")

@@ -98,6 +98,10 @@ class Options(unittest.TestCase):
     def test_the_key_of_a_certificate_is_called_as_it_was_given(self):
         with self.assertRaisesRegex(TypeError, "^cert_key is"):
             redlock("a", cert="/c", cert_key=5)
+        for made, name in ((lambda: redlock("a", nodes="rediss://h", cert="/none", cert_key="/none")(print), "cert_key"),
+                           (lambda: quorlock.Client("rediss://h", cert="/none", key="/none"), "key")):
+            with self.assertRaisesRegex(quorlock.InvalidArgumentError, f": {name}: no file of that name"):
+                made()
 
 
 class Times(unittest.TestCase):

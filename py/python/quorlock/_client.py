@@ -88,6 +88,25 @@ class LockBase(NotPickled):
         """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._name
 
+    def acquire(self, *_given: Any, **_options: Any) -> Any:
+        """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
+
+        `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
+        `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
+        is lost: ask `is_held()`. `label` takes the place of the lock's, for the lease that this call wins.
+
+        Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
+        `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
+        leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
+        `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the caller goes on, for something
+        else kept the interpreter or the event loop. Ctrl-C ends the wait within 200 ms; neither that nor a task that is cancelled leaves
+        a key behind, for a lease that is won in that very moment is released.
+
+        Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
+        that line.
+        """
+        raise NotImplementedError
+
     def try_acquire(self, *, label: str | Unset = UNSET) -> Any:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         raise NotImplementedError
@@ -158,6 +177,14 @@ class LocksBase(NotPickled, Generic[_L]):
         """The locks' names, each once."""
         return tuple(lock.name for lock in self._locks)
 
+    def acquire(self, *_given: Any, **_options: Any) -> Any:
+        """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
+
+        Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
+        returns: leases that nobody keeps are released.
+        """
+        raise NotImplementedError
+
     def try_acquire(self, *, label: str | Unset = UNSET) -> Any:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         raise NotImplementedError
@@ -211,7 +238,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         self._options: Unseen[dict[str, object]] | None = None
         self._without: dict[str, _native.Client] = {}
         options = native(given(
-            nodes=UNSET if nodes is None else nodes,
+            nodes=nodes,
             # Made from core/options.toml: the options of a client, passed on.
             ttl=ttl,
             wait=wait,

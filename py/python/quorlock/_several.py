@@ -72,11 +72,6 @@ class Locks(LocksBase[Lock], Scoped):
     def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
-        """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
-
-        Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
-        returns: leases that nobody keeps are released.
-        """
         options = call_options(blocking, timeout, wait, label)
         if not blocking:
             return self.try_acquire(label=label) or False

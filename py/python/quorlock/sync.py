@@ -145,21 +145,6 @@ class Lock(LockBase, Scoped):
     def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]:
-        """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
-
-        `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
-        `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
-        is lost: ask `is_held()`. `label` takes the place of the lock's, for the lease that this call wins.
-
-        Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
-        `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
-        leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
-        `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the thread goes on, for
-        another kept the interpreter. Ctrl-C ends the wait within 200 ms and leaves no key behind.
-
-        Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
-        that line.
-        """
         options = call_options(blocking, timeout, wait, label)
         if not blocking:
             return self.try_acquire(label=label) or False

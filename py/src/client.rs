@@ -7,7 +7,7 @@ use quorlock::Client as Core;
 use quorlock::binding::Owned;
 
 use crate::call::Call;
-use crate::error::{checked, entry};
+use crate::error::entry;
 use crate::lock::Lock;
 use crate::options::{self, Options};
 
@@ -22,8 +22,12 @@ impl Client {
     fn new(py: Python<'_>, options: &Options<'_>) -> PyResult<Client> {
         entry(py, || {
             let builder = options::of_client(Core::builder(), options)?;
-            let core = Owned::new(checked(py, builder.build())?);
-            Ok(Client { core })
+            let core = builder
+                .build()
+                .map_err(|e| options::told(py, options, &e))?;
+            Ok(Client {
+                core: Owned::new(core),
+            })
         })
     }
 

@@ -11,7 +11,7 @@ use crate::call::{Answer, Call};
 use crate::error::entry;
 use crate::inspection::parts;
 use crate::lock::Lock;
-use crate::options::seconds;
+use crate::options::{ANY, seconds};
 
 /// The election of a lock that `Client.election` has made.
 #[pyclass(frozen, module = "quorlock._native")]
@@ -36,7 +36,7 @@ impl Election {
 
     fn observe(&self, py: Python<'_>, every: &Bound<'_, PyAny>) -> PyResult<Observer> {
         entry(py, || {
-            let core = self.core.observe(seconds("every", every)?);
+            let core = self.core.observe(seconds("every", every, ANY)?);
             Ok(Observer {
                 core: Owned::new(Arc::new(Mutex::new(core))),
             })
@@ -46,7 +46,7 @@ impl Election {
     /// Waits for so long, or until the client is closed.
     fn pause(&self, py: Python<'_>, time: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
-            let (core, time) = (self.core.clone(), seconds("pause", time)?);
+            let (core, time) = (self.core.clone(), seconds("pause", time, ANY)?);
             Ok(Call::new(true, async move { core.pause(time).await }))
         })
     }
@@ -115,7 +115,7 @@ impl Failures {
     /// The same after one whose work ended well.
     fn none_after(&self, py: Python<'_>, led: &Bound<'_, PyAny>) -> PyResult<f64> {
         entry(py, || {
-            let led = seconds("led", led)?;
+            let led = seconds("led", led, ANY)?;
             Ok(lock(&self.0).none_after(led).as_secs_f64())
         })
     }
@@ -123,7 +123,7 @@ impl Failures {
     /// For how many seconds to pause after another one, which lasted for `led` seconds.
     fn pause_after(&self, py: Python<'_>, led: &Bound<'_, PyAny>) -> PyResult<f64> {
         entry(py, || {
-            let led = seconds("led", led)?;
+            let led = seconds("led", led, ANY)?;
             Ok(lock(&self.0).pause_after(led).as_secs_f64())
         })
     }

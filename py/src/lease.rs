@@ -16,7 +16,7 @@ use quorlock::{Lease as Core, LossReason};
 use crate::call::{Answer, Call};
 use crate::ending;
 use crate::error::{checked, entry, raised};
-use crate::options::{limit, seconds};
+use crate::options::{ANY, limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
 use crate::warn;
@@ -140,7 +140,7 @@ impl Lease {
 
     fn extend(&self, py: Python<'_>, ttl: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
-            let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl)?);
+            let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl, ANY)?);
             Ok(Call::new(false, async move { core.extend(ttl).await }))
         })
     }
@@ -173,7 +173,7 @@ impl Lease {
 
     fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
-            let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);
+            let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min, ANY)?);
             Ok(Call::new(false, async move { core.ensure(min).await }))
         })
     }
@@ -197,7 +197,7 @@ impl Lease {
     /// Waits for the loss on the calling thread; false when `timeout` has passed.
     fn wait_lost(&self, py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<bool> {
         entry(py, || {
-            let limit = limit("timeout", timeout)?;
+            let limit = limit("timeout", timeout, ANY)?;
             wait(py, self.core.lost(), limit).map(|lost| lost.is_some())
         })
     }

@@ -159,6 +159,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
     module.add_function(wrap_pyfunction!(given, module)?)?;
+    module.add_function(wrap_pyfunction!(options::seconds_of, module)?)?;
     module.add_function(wrap_pyfunction!(secret_in, module)?)?;
     module.add_function(wrap_pyfunction!(metrics_text, module)?)?;
     module.add_function(wrap_pyfunction!(testing_nodes, module)?)?;

@@ -7,7 +7,7 @@ use quorlock::{Lock as CoreLock, Owner as Core};
 
 use crate::call::Call;
 use crate::error::{checked, entry};
-use crate::options::{self, Options};
+use crate::options::{self, ANY, Options};
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lock {
@@ -128,7 +128,7 @@ impl Lock {
 
     fn wait_until_free(&self, py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
-            let (core, wait) = (self.core.clone(), options::limit("timeout", timeout)?);
+            let (core, wait) = (self.core.clone(), options::limit("timeout", timeout, ANY)?);
             Ok(Call::new(
                 false,
                 async move { core.wait_until_free(wait).await },

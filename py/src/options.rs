@@ -1,28 +1,68 @@
 //! Options as Python gives them: only those that were given, by name.
 
+use std::str::FromStr;
 use std::time::Duration;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use quorlock::binding;
-use quorlock::{ClientBuilder, ErrorKind, Lock, Owner};
+use quorlock::{ClientBuilder, Error, ErrorKind, Lock, Owner};
 
-use crate::error::{checked, refused};
+use crate::error::{checked, entry, raised, refused};
+use crate::kept::name;
 
 pub(crate) type Options<'py> = Bound<'py, PyDict>;
 
-/// A time in seconds.
-pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+/// The bounds of a time that has none of its own, for a message.
+pub(crate) const ANY: &str = "0 or more";
+
+/// A time in seconds, or a `datetime.timedelta`. Which there may be the core says; `bounds` are for what is no time at all.
+pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>, bounds: &str) -> PyResult<Duration> {
+    let given = number_of_seconds(name, value)?;
+    Duration::try_from_secs_f64(given).map_err(|_| {
+        let given = match value.is_exact_instance_of::<PyInt>() {
+            true => shown(name, value),
+            false => format!("{given:?}"),
+        };
+        let text = format!("{name} is {given}: give a time in seconds, {bounds}");
+        refused(value.py(), ErrorKind::InvalidArgument, text)
+    })
+}
+
+fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     // True would be a second.
     if value.is_exact_instance_of::<PyBool>() {
         let text = format!("{name} is {}: give a time in seconds", shown(name, value));
         return Err(PyTypeError::new_err(text));
     }
-    let given = number(name, value, "a time in seconds")?;
-    Duration::try_from_secs_f64(given).map_err(|_| {
-        let text = format!("{name} is {given:?}: give a time in seconds, 0 or more");
-        refused(value.py(), ErrorKind::InvalidArgument, text)
+    match number(name, value, "a time in seconds") {
+        Err(_) if is_timedelta(value)? => value
+            .call_method0(name!(value.py(), "total_seconds"))?
+            .extract(),
+        read => read,
+    }
+}
+
+/// Whether it is a `datetime.timedelta`. A program that has one has imported that module.
+fn is_timedelta(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    let modules = py.import(name!(py, "sys"))?.getattr(name!(py, "modules"))?;
+    match modules.get_item(name!(py, "datetime")) {
+        Ok(datetime) => value.is_instance(&datetime.getattr(name!(py, "timedelta"))?),
+        Err(_) => Ok(false),
+    }
+}
+
+/// A time as a number of seconds, or `None` for no limit: for what waits in Python.
+#[pyfunction]
+pub(crate) fn seconds_of(
+    py: Python<'_>,
+    name: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<Option<f64>> {
+    entry(py, || {
+        Ok(limit(name, value, ANY)?.map(|time| time.as_secs_f64()))
     })
 }
 
@@ -58,8 +98,21 @@ where
         .map_err(|_| PyTypeError::new_err(format!("{name} is {}: give {give}", shown(name, value))))
 }
 
+/// A number. One that is too large is one without end.
 fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
-    typed(name, value, give)
+    match value.extract::<f64>() {
+        Err(e) if e.is_instance_of::<PyOverflowError>(value.py()) => {
+            match value.lt(0).unwrap_or(false) {
+                true => Ok(f64::NEG_INFINITY),
+                false => Ok(f64::INFINITY),
+            }
+        }
+        _ => typed(name, value, give),
+    }
+}
+
+fn fraction(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    number(name, value, "a fraction, such as 0.01")
 }
 
 /// A fence. The core says which there may be; what it cannot be given is refused here.
@@ -117,7 +170,11 @@ fn urls(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 /// A time in seconds, or `None` for no limit.
-pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+pub(crate) fn limit(
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    bounds: &str,
+) -> PyResult<Option<Duration>> {
     if value
         .extract()
         .is_ok_and(|given: f64| given == f64::INFINITY)
@@ -125,11 +182,18 @@ pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Dur
         let text = format!("{name} is inf: give None for no limit");
         return Err(refused(value.py(), ErrorKind::InvalidArgument, text));
     }
-    (!value.is_none()).then(|| seconds(name, value)).transpose()
+    (!value.is_none())
+        .then(|| seconds(name, value, bounds))
+        .transpose()
 }
 
-/// A number of things. The bound is that of every language.
-fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+/// A number of things. Which there may be the core says; what it cannot be given is refused here, in the same words.
+fn number_of<T: TryFrom<i64>>(
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    least: i32,
+    most: i32,
+) -> PyResult<T> {
     let given = value.extract::<i64>();
     if given
         .as_ref()
@@ -140,42 +204,67 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
             "{name} is a {given}: give an integer"
         )));
     }
-    let count = given.ok().and_then(|given| i32::try_from(given).ok());
-    match count.and_then(|count| usize::try_from(count).ok()) {
-        Some(count) => Ok(count),
-        None => Err(refused(
-            value.py(),
-            ErrorKind::InvalidArgument,
-            format!(
-                "{name} is {}: give an integer, 0 to {}",
-                shown(name, value),
-                i32::MAX
-            ),
-        )),
-    }
+    // More than that no language takes.
+    let counted = given.ok().filter(|given| i32::try_from(*given).is_ok());
+    counted
+        .and_then(|given| T::try_from(given).ok())
+        .ok_or_else(|| {
+            let any = if most == i32::MAX { "an integer, " } else { "" };
+            let text = format!(
+                "{name} is {}: give {any}{least} to {most}",
+                shown(name, value)
+            );
+            refused(value.py(), ErrorKind::InvalidArgument, text)
+        })
 }
 
-/// A number of slots. The core says which there may be.
-fn slots(value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    Ok(u32::try_from(count("slots", value)?).unwrap_or(u32::MAX))
+fn count(name: &str, value: &Bound<'_, PyAny>, least: i32, most: i32) -> PyResult<usize> {
+    number_of(name, value, least, most)
+}
+
+fn slots(name: &str, value: &Bound<'_, PyAny>, least: i32, most: i32) -> PyResult<u32> {
+    number_of(name, value, least, most)
+}
+
+/// One of some words. What is on or off may be said by a flag, too.
+fn word<T>(name: &str, value: &Bound<'_, PyAny>, words: &[&str]) -> PyResult<T>
+where
+    T: FromStr<Err = Error>,
+{
+    let said = match value.cast_exact::<PyBool>() {
+        Ok(flag) if words.contains(&"on") => if flag.is_true() { "on" } else { "off" }.to_owned(),
+        _ => {
+            let (last, others) = words.split_last().unwrap_or((&"", &[]));
+            let others: Vec<String> = others.iter().map(|word| format!("{word:?}")).collect();
+            typed(name, value, &format!("{} or {last:?}", others.join(", ")))?
+        }
+    };
+    checked(value.py(), said.parse())
+}
+
+/// An owner by its name, in bytes.
+fn owner(_name: &str, value: &Bound<'_, PyAny>) -> PyResult<Owner> {
+    Ok(Owner::named(value.extract::<Vec<u8>>()?))
 }
 
 /// A client and a lock name the options of a lock alike.
 macro_rules! lock_option {
     ($to:ident, $name:ident, $value:ident) => {
         match $name {
-            "ttl" => $to.ttl(seconds($name, &$value)?),
-            "wait" => $to.wait(limit($name, &$value)?),
+            // Made from core/options.toml: those of a client and a lock.
+            "ttl" => $to.ttl(seconds($name, &$value, "0.01 to max_ttl")?),
+            "wait" => $to.wait(limit($name, &$value, "0 or more")?),
             "renew" => $to.renew(flag($name, &$value)?),
-            "max_hold" => $to.max_hold(limit($name, &$value)?),
+            "max_hold" => $to.max_hold(limit($name, &$value, "ttl or more")?),
             "raw" => $to.raw(flag($name, &$value)?),
-            "fencing" => $to.fencing(flag($name, &$value)?),
-            "max_waiters" => $to.max_waiters(count($name, &$value)?),
-            "fair" => $to.fair(flag($name, &$value)?),
-            "keep" => $to.keep(seconds($name, &$value)?),
-            "layout" => $to.layout(checked($value.py(), text($name, &$value)?.parse())?),
-            "group" => $to.group(text($name, &$value)?),
+            "layout" => $to.layout(word($name, &$value, &["plain", "redisson"])?),
             "label" => $to.label(text($name, &$value)?),
+            "fencing" => $to.fencing(flag($name, &$value)?),
+            "max_waiters" => $to.max_waiters(count($name, &$value, 0, 2_147_483_647)?),
+            "fair" => $to.fair(flag($name, &$value)?),
+            "keep" => $to.keep(seconds($name, &$value, "0 to max_ttl")?),
+            "group" => $to.group(text($name, &$value)?),
+            // End of what is made.
             _ => return Err(PyTypeError::new_err("there is no option of that name")),
         }
     };
@@ -186,26 +275,46 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
     for (name, value) in options {
         let name: &str = name.extract()?;
         to = match name {
-            "nodes" => to.nodes(urls(name, &value)?),
             "environment" => to.environment(value.extract::<Vec<(String, String)>>()?),
-            "max_ttl" => to.max_ttl(seconds(name, &value)?),
-            "node_timeout" => to.node_timeout(seconds(name, &value)?),
-            "connect_timeout" => to.connect_timeout(seconds(name, &value)?),
-            "drift" => to.drift(number(name, &value, "a fraction, such as 0.01")?),
-            "min_validity" => to.min_validity(number(name, &value, "a fraction, such as 0.01")?),
+            // Made from core/options.toml: those of a client.
+            "nodes" => to.nodes(urls(name, &value)?),
+            "max_ttl" => to.max_ttl(seconds(name, &value, "0.01 to 86400")?),
+            "node_timeout" => to.node_timeout(seconds(name, &value, "0.001 to 60")?),
+            "connect_timeout" => to.connect_timeout(seconds(name, &value, "0.001 to 60")?),
+            "drift" => to.drift(fraction(name, &value)?),
+            "min_validity" => to.min_validity(fraction(name, &value)?),
             "namespace" => to.namespace(text(name, &value)?),
-            "fence_ttl" => to.fence_ttl(seconds(name, &value)?),
+            "fence_ttl" => to.fence_ttl(seconds(name, &value, "0 or more")?),
             "set_name" => to.set_name(text(name, &value)?),
-            "restart_guard" => to.restart_guard(checked(value.py(), text(name, &value)?.parse())?),
+            "restart_guard" => to.restart_guard(word(name, &value, &["auto", "on", "off"])?),
             "accept_eviction" => to.accept_eviction(flag(name, &value)?),
-            "wait_replicas" => to.wait_replicas(count(name, &value)?),
+            "wait_replicas" => to.wait_replicas(count(name, &value, 0, 16)?),
             "ca" => to.ca(pem(name, &value)?),
             "cert" => to.cert(pem(name, &value)?),
-            "key" => to.key(pem(name, &value)?),
+            "key" | "cert_key" => to.key(pem(name, &value)?),
+            // End of what is made.
             _ => lock_option!(to, name, value),
         };
     }
     Ok(to)
+}
+
+/// Options that Python writes otherwise in some place, and as the core does.
+const SPELLED: &[(&str, &str)] = &[
+    // Made from core/options.toml: what is spelled otherwise.
+    ("cert_key", "key"),
+    // End of what is made.
+];
+
+/// What the core says of the options of a client, in the spelling in which they were given.
+pub(crate) fn told(py: Python<'_>, options: &Options<'_>, error: &Error) -> PyErr {
+    let is_given = |name: &str| options.contains(name).unwrap_or(false);
+    for (own, name) in SPELLED.iter().filter(|(own, _)| is_given(own)) {
+        if let Some(said) = error.detail().strip_prefix(&format!("{name}: ")) {
+            return refused(py, error.kind(), format!("{own}: {said}"));
+        }
+    }
+    raised(py, error)
 }
 
 /// A lock's options.
@@ -213,10 +322,13 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
     for (name, value) in options {
         let name: &str = name.extract()?;
         to = match name {
-            "every" => to.once(seconds(name, &value)?),
-            "shared" => to.shared(flag("shared", &value)?),
-            "slots" => to.slots(slots(&value)?),
-            "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
+            // Made from core/options.toml: those of a lock.
+            "reentrant" => to.reentrant(flag(name, &value)?),
+            "shared" => to.shared(flag(name, &value)?),
+            "slots" => to.slots(slots(name, &value, 1, 128)?),
+            "owner" => to.owner(owner(name, &value)?),
+            "every" => to.once(seconds(name, &value, "0.02 or more")?),
+            // End of what is made.
             _ => lock_option!(to, name, value),
         };
     }

@@ -13,7 +13,7 @@ use crate::ending;
 use crate::error::{checked, entry, raised};
 use crate::lease::{Lease, unkept};
 use crate::lock::{Lock, Owner};
-use crate::options::{self, Options, limit, seconds};
+use crate::options::{self, ANY, Options, limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
 
@@ -147,14 +147,14 @@ impl Leases {
 
     fn extend(&self, py: Python<'_>, ttl: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
-            let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl)?);
+            let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl, ANY)?);
             Ok(Call::new(false, async move { core.extend(ttl).await }))
         })
     }
 
     fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
-            let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);
+            let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min, ANY)?);
             Ok(Call::new(false, async move { core.ensure(min).await }))
         })
     }
@@ -177,7 +177,7 @@ impl Leases {
     /// Waits for the first loss on the calling thread; false when `timeout` has passed.
     fn wait_lost(&self, py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<bool> {
         entry(py, || {
-            let (core, limit) = (Arc::clone(&self.core), limit("timeout", timeout)?);
+            let (core, limit) = (Arc::clone(&self.core), limit("timeout", timeout, ANY)?);
             let lost = Box::pin(async move { core.lost().await.1 });
             wait(py, lost, limit).map(|lost| lost.is_some())
         })

@@ -17,11 +17,17 @@ def said(node):
     return f"{words}\n\n" if words else ""
 
 
-def signature(function):
-    """As it is called: without `self`, and with `…` where an option that is not given has the default of its table."""
-    arguments = ast.unparse(function.args).replace(" | Unset=UNSET", "=…").replace("=UNSET", "=…")
+def signature(function, named=()):
+    """As it is called: without `self`, and with `…` where an option that is not given has the default of its table. `named`: what stands for the
+    variables of types."""
+    def settled(text):
+        for variable, kind in dict(named).items():
+            text = re.sub(rf"\b{variable}\b", kind, text)
+        return text
+
+    arguments = settled(ast.unparse(function.args)).replace(" | Unset=UNSET", "=…").replace("=UNSET", "=…")
     arguments = ", ".join(part for part in arguments.split(", ") if part not in ("self", "cls", "/"))
-    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    returns = settled(f" -> {ast.unparse(function.returns)}") if function.returns else ""
     word = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
     one_line = f"{word} {function.name}({arguments}){returns}"
     if len(one_line) <= 100:
@@ -45,6 +51,8 @@ class Module:
 
     def __init__(self, first):
         self.found = {}
+        # What a base says of what says nothing by itself.
+        self.said = {}
         for path in [*sorted(PACKAGE.glob("*.py")), PACKAGE / first]:
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -64,27 +72,54 @@ class Module:
             base = base.value if isinstance(base, ast.Subscript) else base
             # A base of the same name is another module's.
             if (other := self.found.get(ast.unparse(base).split(".")[-1])) not in (None, kind):
-                seen = {**seen, **{name: part for name, part in self.members(other).items() if name not in seen}}
+                for name, part in self.members(other).items():
+                    of_class = seen.setdefault(name, part)
+                    if other.name.endswith("Base") and of_class is not part and not isinstance(of_class, tuple):
+                        # What both APIs have is said of it once.
+                        self.said.setdefault(of_class, said(part))
         return seen
+
+    def constructor(self, kind):
+        """What makes it: its own, or that of what it has in common with others, where users call that."""
+        for part in kind.body:
+            if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                return part
+        for base in kind.bases:
+            of = self.found.get(ast.unparse(base.value if isinstance(base, ast.Subscript) else base))
+            if of is not None and (of.name.endswith("Base") or of.name == f"_{kind.name.capitalize()}"):
+                made = self.constructor(of)
+                return None if made is None or "_native" in ast.unparse(made.args) else made
+        return None
+
+    def variables(self, kind):
+        """What a class puts in the place of its bases' variables."""
+        def given(of):
+            found = next((base for base in of.bases if isinstance(base, ast.Subscript)), None)
+            one = found and (found.slice.elts if isinstance(found.slice, ast.Tuple) else [found.slice])
+            return (ast.unparse(found.value), [ast.unparse(part).strip("'") for part in one]) if found else (None, [])
+
+        base, kinds = given(kind)
+        return dict(zip(given(self.found[base])[1], kinds)) if base in self.found else {}
 
     def text(self, name, depth):
         node = self.found[name]
         if not isinstance(node, ast.ClassDef):
             return heading(f"`{name}`", depth) + f"```python\n{signature(node)}\n```\n\n" + said(node)
-        made = next((part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None)
+        made = self.constructor(node)
         text = heading(f"`{name}`", depth)
         if made is not None and not name.startswith("_"):
-            text += f"```python\n{signature(made).replace('def __init__', name).removesuffix(' -> None')}\n```\n\n"
+            text += f"```python\n{signature(made, self.variables(node)).replace('def __init__', name).removesuffix(' -> None')}\n```\n\n"
         text += said(node)
         for member, part in self.members(node).items():
             if isinstance(part, tuple):
                 part, behind = part
                 words = [line.value.value for line in behind if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)]
-                text += f"- `{member}: {ast.unparse(part.annotation)}`" + "".join(f": {' '.join(word.split())}" for word in words) + "\n"
+                kinds = ast.unparse(part.annotation).strip("'")
+                text += f"- `{member}: {kinds}`" + "".join(f": {' '.join(word.split())}" for word in words) + "\n"
                 continue
             text = text.rstrip() + "\n\n"
-            shown = f"{member}" if is_called(part, "property") or is_called(part, "cached_property") else signature(part)
-            text += f"{'#' * (depth + 1)} `{name}.{member}`\n\n```python\n{shown}\n```\n\n" + said(part)
+            shown = f"{member}" if is_called(part, "property") or is_called(part, "cached_property") else signature(part, self.variables(node))
+            text += f"{'#' * (depth + 1)} `{name}.{member}`\n\n```python\n{shown}\n```\n\n" + (said(part) or self.said.get(part, ""))
         return text.rstrip() + "\n\n"
 
 

@@ -210,12 +210,7 @@ def parameters(path, owner, function, without=()):
 
 def python():
     package = "py/python/quorlock"
-    yield "client", parameters(f"{package}/_client.py", "ClientBase", "__init__")
-    # What says where the name or the client comes from is no option.
-    yield "scope", parameters(f"{package}/_redlock.py", "_Redlock", "__init__", {"name", "client", "key"})
     for file in ("sync", "aio"):
-        yield "lock", parameters(f"{package}/{file}.py", "Client", "lock", {"name"})
-        yield "election", parameters(f"{package}/{file}.py", "Client", "election", {"name"})
         # `blocking` and `timeout` are those of `threading.Lock`.
         yield "acquire", parameters(f"{package}/{file}.py", "Lock", "acquire", {"blocking", "timeout"})
 

@@ -189,10 +189,11 @@ class Slots(Case):
         for slots, given in ((0, "slots is 0: give 1 to 128"), (129, "slots is 129"), (-1, "slots is -1")):
             with self.assertRaisesRegex(quorlock.InvalidArgumentError, given):
                 self.client.semaphore("a", slots)
-        with self.assertRaisesRegex(quorlock.InvalidArgumentError, "raw"):
-            self.client.semaphore("a", 2, raw=True)
-        with self.assertRaisesRegex(quorlock.InvalidArgumentError, "shared"):
-            self.client.semaphore("a", 2, shared=True)
+        for option in ("raw", "shared"):
+            with self.assertRaisesRegex(quorlock.InvalidArgumentError, option):
+                self.client.lock("a", slots=2, **{option: True})
+            with self.assertRaisesRegex(TypeError, f"unexpected keyword argument '{option}'"):
+                self.client.semaphore("a", 2, **{option: True})
         with self.assertRaisesRegex(TypeError, "slots"):
             self.client.semaphore("a", "many")
         with self.client.semaphore("a", 1) as lease, self.assertRaisesRegex(quorlock.InvalidArgumentError, "slot"):

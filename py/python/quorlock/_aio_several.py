@@ -9,8 +9,8 @@ from . import _native
 from ._channel import completed, in_this_loop
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
-from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
-from ._client import check_locks, checkable
+from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
+from ._client import LocksBase
 from ._doubt import left_in_doubt
 from ._owner import Stuck, Warned, before_awaiting, told
 from ._scope import Scope, Scopes, of_caller
@@ -42,16 +42,13 @@ class Leases(LeasesBase[Lease]):
 
     @guarded_coroutine
     async def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         await completed(self._core.extend(ttl).start)
 
     @guarded_coroutine
     async def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         await completed(self._core.ensure(min_remaining).start)
 
     async def release(self) -> bool:
-        """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
         self._callbacks = []
         held: bool = await completed(self._core.release().start)
         return held
@@ -70,7 +67,7 @@ class Leases(LeasesBase[Lease]):
 
 
 @shown_unmade
-class Locks(NotPickled):
+class Locks(LocksBase[Lock]):
     """Several names with the same options; made by `Client.lock_all`. As `quorlock.Locks`, for tasks.
 
     `async with locks as leases:` holds them all for a scope, as `Lock` does.
@@ -78,19 +75,11 @@ class Locks(NotPickled):
 
     __slots__ = ("_locks", "_scopes")
 
-    @guarded
-    def __init__(self, locks: list[Lock]) -> None:
-        self._locks: tuple[Lock, ...] = ()
-        check_locks(locks, Lock)
-        # Each once: an owner enters a lock that it has just won no second time.
-        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
-        self._scopes = Scopes()
-        _native.check_all([checkable(lock) for lock in self._locks])
+    _of = Lock
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The locks' names, each once."""
-        return tuple(lock.name for lock in self._locks)
+    def __init__(self, locks: list[Lock]) -> None:
+        super().__init__(locks)
+        self._scopes = Scopes()
 
     @overload
     async def acquire(
@@ -106,11 +95,6 @@ class Locks(NotPickled):
     async def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
-        """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
-
-        Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
-        returns: leases that nobody keeps are released.
-        """
         options = call_options(blocking, timeout, wait, label)
         if not blocking:
             return await self.try_acquire(label=label) or False
@@ -118,7 +102,6 @@ class Locks(NotPickled):
 
     @guarded_coroutine
     async def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
-        """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         return await self._tried(0, by_hand=True, label=label)
 
     @guarded
@@ -136,7 +119,7 @@ class Locks(NotPickled):
 
     async def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
         wait = options.get("wait", self._locks[0]._wait)
-        owners, warning = self._owners(by_hand, wait != 0)
+        owners, warning = self._owners(by_hand, not tries_once(wait))
         cores = [lock._core for lock in self._locks]
         try:
             with Warned(warning, wait is None):
@@ -150,7 +133,7 @@ class Locks(NotPickled):
 
     async def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
-        owners, warning = self._owners(by_hand, wait != 0)
+        owners, warning = self._owners(by_hand, not tries_once(wait))
         cores = [lock._core for lock in self._locks]
         with Warned(warning, wait is None):
             core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait, label=label)).start)
@@ -219,7 +202,7 @@ class AttemptAll(NotPickled):
     @guarded_coroutine
     async def _entered(self, at_once: bool) -> Leases | None:
         leases = await self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
-        if leases is None and at_once and self._wait != 0:
+        if leases is None and at_once and not tries_once(self._wait):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 

@@ -4,11 +4,11 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from . import _native
 from ._logging import note
-from ._options import client_options, environment
+from ._options import environment, native
 from ._unseen import guarded
 
 # A forked child finds none of its own here and makes new ones. No lock guards this: one that another thread held at the
@@ -22,17 +22,24 @@ _told_of_many = False
 @guarded
 def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
-    made = client_options(nodes, **options)
+    options = native({"nodes": nodes, **options})
     variables = environment()
-    made["environment"] = variables
-    where = tuple(cast("list[str]", made.get("nodes", [])))
-    others = sorted((name, value) for name, value in made.items() if name not in ("nodes", "environment"))
-    place = (os.getpid(), where, variables, *others)
+    made: dict[str, Any] = {**options, "environment": variables}
+    others = sorted((name, _plain(value)) for name, value in options.items() if name != "nodes")
+    place = (os.getpid(), options.get("nodes", ()), variables, *others)
     known = _clients.get(place)
     if known is None:
         known = _clients.setdefault(place, _native.Client(made))
         _tell_many()
     return known
+
+
+def _plain(value: Any) -> object:
+    """A value as one has it that is the same and was given otherwise: a time by a `timedelta`, a word by a flag."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    seconds = getattr(value, "total_seconds", None)
+    return value if seconds is None else seconds()
 
 
 def _tell_many() -> None:

@@ -8,9 +8,12 @@ import sys
 import weakref
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _native
+
+if TYPE_CHECKING:
+    from ._options import Seconds
 
 
 class _Event(Protocol):
@@ -190,10 +193,10 @@ def waited(call: _native.Call) -> Any:
     return call.wait() if here is None else here.completed(call.start)
 
 
-def waited_for_loss(lease: _native.Lease | _native.Leases, timeout: float | None) -> bool:
+def waited_for_loss(lease: _native.Lease | _native.Leases, timeout: "Seconds | None") -> bool:
     """Waits for the loss of a lease; false when `timeout` has passed."""
     here = station()
     if here is None:
         return lease.wait_lost(timeout)
-    here.completed(lease.watch_lost, timeout)
+    here.completed(lease.watch_lost, _native.seconds_of("timeout", timeout))
     return lease.reason is not None

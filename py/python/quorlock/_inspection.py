@@ -1,11 +1,13 @@
 """Who holds a lock, as the nodes have it."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ._options import Seconds, text
+from ._options import text
 from ._unseen import shown_unmade
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["Forced", "Holder", "Inspection", "NodeView", "Verdict"]
 
@@ -21,9 +23,9 @@ class Holder:
     """The label of its client; `None` where it has none, or is a client of another library."""
     votes: int
     """How many nodes have its vote."""
-    left: Seconds | None
+    left: float | None
     """For how many more seconds a quorum of these votes lasts, unless they are renewed; `None`: they have no end."""
-    since: datetime | None
+    since: "datetime | None"
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
     fence: int | None
     """The fence of its hold, also where others have asked for the lock in vain since. Of a lease that was passed on within its
@@ -34,6 +36,8 @@ class Holder:
     def _of(cls, parts: tuple[Any, ...] | None) -> Self | None:
         if parts is None:
             return None
+        from datetime import UTC, datetime
+
         label, votes, left, since, fence = parts
         return cls(label, votes, left, None if since is None else datetime.fromtimestamp(since, UTC), fence)
 
@@ -50,13 +54,13 @@ class NodeView:
     library, or nobody."""
     label: str | None
     """The label of who has the vote."""
-    left: Seconds | None
+    left: float | None
     """For how many more seconds that lasts."""
     fence: int | None
     """The last fence that the node has counted, for whoever asked last."""
     queued: int
     """How many wait in its queue."""
-    quarantine: Seconds
+    quarantine: float
     """For how many more seconds it gives no vote, for it may have lost its memory."""
     error: str | None
     """Why it did not say."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 from . import _native
 from ._green import waited_for_loss
 from ._logging import note
-from ._options import Seconds, check_function, shown as shown, text
+from ._options import Seconds, check_function, shown as shown, text, tries_once
 from ._owner import Caller, Flow, Hold
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 
@@ -126,7 +126,7 @@ class _Wait(Awaitable[bool]):
         import asyncio
 
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(_native.seconds_of("timeout", self._timeout)):
                 await self._lost
         except TimeoutError:
             pass
@@ -134,7 +134,7 @@ class _Wait(Awaitable[bool]):
 
     def __bool__(self) -> bool:
         """For a caller that looks and does not wait."""
-        if not self._lost.is_set() and self._timeout != 0:
+        if not self._lost.is_set() and not tries_once(self._timeout):
             raise RuntimeError("lost.wait() would block the event loop: use `await lease.lost.wait()`, or `await lease.lost`")
         return self._lost.is_set()
 
@@ -331,9 +331,62 @@ class LeaseBase(NotPickled):
         """Whether others may share the lock with this lease: it was asked for with `shared=True`, or has been downgraded."""
         return self._core.is_shared()
 
-    def remaining(self) -> Seconds:
+    def remaining(self) -> float:
         """Validity left before the next renewal, in seconds; 0 when the lease is over."""
         return self._core.remaining()
+
+    def extend(self, ttl: Seconds | None = None) -> Any:
+        """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
+
+        Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
+        long as it was), `NotOwnerError` after release. Ctrl-C leaves the lease valid; where a task is cancelled it may or may not have
+        been lengthened.
+        """
+        raise NotImplementedError
+
+    def downgrade(self) -> Any:
+        """Shares the lease from now on with others that ask for the lock with `shared=True`, and calls those that wait for that.
+
+        It keeps its fence. The call waits until a quorum of the nodes lets them in. Raises `LockLostError` if the lease is
+        lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: the lease is shared and held
+        all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
+        """
+        raise NotImplementedError
+
+    def export(self) -> Any:
+        """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
+
+        `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
+        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or for as long as it was extended
+        beyond that, else the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects.
+
+        **The text is a secret**: whoever has it can take the lock.
+
+        Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
+        answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
+        more than once (release the inner handles first), that it is shared, or that its lock is kept. Ctrl-C leaves it held
+        here, and so does a task that is cancelled.
+        """
+        raise NotImplementedError
+
+    def ensure(self, min_remaining: Seconds) -> Any:
+        """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
+
+        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if so
+        much is not left and the ttl cannot give it.
+        """
+        raise NotImplementedError
+
+    def release(self) -> Any:
+        """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
+
+        Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
+        nodes refuse the release for a missing permission.
+
+        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child. The
+        lease ends at once; Ctrl-C, or a task that is cancelled, ends only the wait for the nodes, which do their part in the background.
+        """
+        raise NotImplementedError
 
     @guarded
     def on_lost(self, callback: Callable[[str], object]) -> None:

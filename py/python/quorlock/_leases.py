@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from . import _native
 from ._lease import Lost, NotPickled, lost_in, shown
@@ -56,9 +56,21 @@ class LeasesBase(NotPickled, Generic[L]):
         """Whether all of them are valid now. Exact at every call; false after release and in a forked child."""
         return self._core.is_held()
 
-    def remaining(self) -> Seconds:
+    def remaining(self) -> float:
         """The least validity that any of them has left before its next renewal, in seconds; 0 when one is over."""
         return self._core.remaining()
+
+    def extend(self, ttl: Seconds | None = None) -> Any:
+        """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
+        raise NotImplementedError
+
+    def ensure(self, min_remaining: Seconds) -> Any:
+        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
+        raise NotImplementedError
+
+    def release(self) -> Any:
+        """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
+        raise NotImplementedError
 
     @guarded
     def on_lost(self, callback: Callable[[str, str], object]) -> None:

@@ -1,10 +1,10 @@
 """Options: what was given, and what was not."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from . import _native
 from .errors import InvalidArgumentError
@@ -25,21 +25,23 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 """An option that is not given, where `None` means something: no limit."""
 
-Seconds: TypeAlias = float
-"""A time in seconds, as int or float."""
+if TYPE_CHECKING:
+    from datetime import timedelta
 
-Limit: TypeAlias = float | None | Unset
-"""A time in seconds, or `None` for no limit."""
+    Seconds: TypeAlias = float | timedelta
+else:
+    # Who gives no timedelta imports no datetime.
+    Seconds = float
+"""A time in seconds, as int or float, or a `datetime.timedelta`."""
 
-Guard: TypeAlias = Literal["auto", "on", "off"] | bool
-Layout: TypeAlias = Literal["plain", "redisson"]
-"""Whether restarts are guarded: a word, or true for `"on"` and false for `"off"`."""
+Limit: TypeAlias = Seconds | None | Unset
+"""A time, or `None` for no limit."""
 
 Name: TypeAlias = str | bytes
 """Text, or bytes that need not be text."""
 
 
-def given(**options: object) -> dict[str, object]:
+def given(**options: Any) -> dict[str, Any]:
     """Those of the options that were given."""
     return {name: value for name, value in options.items() if value is not UNSET}
 
@@ -98,11 +100,11 @@ def listed(what: str, values: Iterable[_T], give: str) -> list[_T]:
     return found
 
 
-def urls(nodes: str | Iterable[str]) -> list[str]:
+def urls(what: str, nodes: str | Iterable[str]) -> tuple[str, ...]:
     """A node list, or one in a text, split at commas and blanks as in QUORLOCK_NODES."""
     if isinstance(nodes, str):
-        return nodes.replace(",", " ").split()
-    return listed("nodes", nodes, "URLs, as a list or in one text")
+        return tuple(nodes.replace(",", " ").split())
+    return tuple(listed(what, nodes, "URLs, as a list or in one text"))
 
 
 def environment() -> tuple[tuple[str, str], ...]:
@@ -119,29 +121,33 @@ def pem(name: str, value: str | os.PathLike[str]) -> str:
     return os.fsdecode(value)
 
 
-def client_options(
-    nodes: str | Iterable[str] | None = None,
-    *,
-    restart_guard: Guard | Unset = UNSET,
-    ca: str | os.PathLike[str] | None = None,
-    cert: str | os.PathLike[str] | None = None,
-    key: str | os.PathLike[str] | None = None,
-    **options: object,
-) -> dict[str, object]:
-    """A client's options as the native module takes them, but for the nodes that the environment names."""
-    files = {name: pem(name, file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
-    listed: dict[str, object] = {} if nodes is None else {"nodes": urls(nodes)}
-    if not isinstance(restart_guard, str | bool | Unset):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f'restart_guard is {kind(restart_guard)}: give "auto", "on" or "off"')
-    if isinstance(restart_guard, bool):
-        restart_guard = "on" if restart_guard else "off"
-    return given(**options, restart_guard=restart_guard, **files, **listed)
+_CONVERTED: Final[dict[str, Callable[[str, Any], object]]] = {
+    # Made from core/options.toml: what is converted.
+    "nodes": urls,
+    "ca": pem,
+    "cert": pem,
+    "key": pem,
+    "owner": octets,
+    "cert_key": pem,
+    # End of what is made.
+}
 
 
-def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[str, object]:
-    """A lock's options as the native module takes them."""
-    owned = {} if owner is UNSET or owner is None else {"owner": octets("owner", owner)}
-    return given(**options, **owned)
+def native(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as the native module takes them. `None` for what is converted is as if it was not given."""
+    made: dict[str, Any] = {}
+    for name, value in options.items():
+        convert = _CONVERTED.get(name)
+        if convert is None:
+            made[name] = value
+        elif value is not None:
+            made[name] = convert(name, value)
+    return made
+
+
+def tries_once(wait: object) -> bool:
+    """Whether it is no time at all."""
+    return wait is not None and not wait
 
 
 def check_flag(what: str, value: object) -> None:
@@ -156,19 +162,20 @@ def check_function(what: str, value: object) -> None:
         raise TypeError(f"{what} is {kind(value)}: give a function")
 
 
-def check_reentrant(reentrant: bool, owner: Name | None) -> None:
+def check_reentrant(reentrant: bool | Unset, owner: Name | None) -> None:
     """Refuses what is no flag, and an owner where nobody re-enters."""
-    check_flag("reentrant", reentrant)
+    if reentrant is not UNSET:
+        check_flag("reentrant", reentrant)
     if owner is not None and not reentrant:
         raise InvalidArgumentError("owner names who may re-enter: with reentrant=False nobody does, so give one of them")
 
 
-def enters(reentrant: bool, slots: int | Unset, owner: Name | None) -> bool:
+def enters(reentrant: bool | Unset, slots: int | Unset, owner: Name | None) -> bool:
     """Whether who holds it enters it again. Whoever has a slot of a semaphore is one who may want another, unless it has a name."""
-    return reentrant and (slots is UNSET or owner is not None)
+    return bool(reentrant) and (slots is UNSET or owner is not None)
 
 
-def call_options(blocking: bool, timeout: Limit, wait: Limit, label: str | Unset) -> dict[str, object]:
+def call_options(blocking: bool, timeout: Limit, wait: Limit, label: str | Unset) -> dict[str, Any]:
     """The options of one call. There are three ways to say its wait, one at a time. A timeout of -1 is none, as in `threading`."""
     if timeout == -1:
         timeout = None if blocking else UNSET

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from ._options import Seconds
 from ._unseen import shown_unmade
 
 __all__ = ["Finding", "NodeReport", "Probe"]
@@ -35,7 +34,7 @@ class NodeReport:
     """Whether it has answered."""
     votes: bool
     """Whether it would give a vote now."""
-    round_trip: tuple[Seconds, Seconds] | None
+    round_trip: tuple[float, float] | None
     """The shortest of a few round trips, and the one in the middle of them."""
     server: Literal["redis", "valkey", "memory"] | None
     """What it is; `memory` for a node within the process."""
@@ -43,11 +42,11 @@ class NodeReport:
     """The version of that."""
     role: Literal["master", "replica"] | None
     """What it is among its replicas."""
-    uptime: Seconds | None
+    uptime: float | None
     """For how long it has run."""
-    clock: Seconds | None
+    clock: float | None
     """How far its clock is ahead of the one in the middle of the set's; negative: it is behind."""
-    clock_error: Seconds | None
+    clock_error: float | None
     """By how much that may be wrong."""
     eviction: str | None
     """Its eviction policy."""
@@ -59,7 +58,7 @@ class NodeReport:
     """Its record; `unknown` where that was not read. A node within the process needs none: `expected`."""
     differences: tuple[str, ...]
     """What of its record is not as this client expects it, field by field."""
-    quarantine: Seconds
+    quarantine: float
     """How much longer it gives no vote, for it may have lost its memory."""
     release: Literal["delifeq", "delex", "script"] | None
     """How votes are given back there; `None` where that was not tried."""
@@ -83,7 +82,7 @@ class Probe:
     """The name of the set."""
     quorum: int
     """How many nodes must vote for a lock."""
-    max_ttl: Seconds
+    max_ttl: float
     """The longest ttl of its locks, as this client has it."""
     guard: bool
     """Whether this client guards restarts."""

@@ -1,5 +1,8 @@
 """`redlock(...)`: a lock in one line."""
 
+# Annotations are read by nobody who only runs this.
+from __future__ import annotations
+
 import contextlib
 import functools
 import inspect
@@ -8,7 +11,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from . import _default, _native
 from . import sync
@@ -16,22 +19,18 @@ from ._client import ClientBase
 from ._lease import awaited, shown
 from ._options import (
     UNSET,
-    Guard,
-    Layout,
     Limit,
     Name,
     Seconds,
     Unset,
     check_reentrant,
-    client_options,
     enters,
     given,
     kind,
     listed,
-    lock_options,
+    native,
     octets,
     text,
-    urls,
 )
 from ._unseen import Unseen, guarded, guarded_coroutine, shown_unmade
 from .errors import InvalidArgumentError
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from . import _scope, aio
     from ._aio_several import Leases as AioLeases
     from ._several import Leases
-    from ._typed import OnceOptions, ScopeOfSlotsOptions, ScopeOptions
+    from ._typed import OnceOptions, ScopeOptions
 
 __all__ = ["once", "redlock", "semaphore"]
 
@@ -58,7 +57,7 @@ _R = TypeVar("_R")
 class _ForBoth(Scoped):
     """What can be entered by `with` and by `async with`."""
 
-    def _of_tasks(self) -> "_scope.Scopes":
+    def _of_tasks(self) -> _scope.Scopes:
         # Made when first needed: a program that does not use asyncio does not import it.
         known: _scope.Scopes | None = vars(self).get("_task_scopes")
         if known is not None:
@@ -71,7 +70,7 @@ class _ForBoth(Scoped):
 
     # Plain functions, which are called by the very frame that does the `async with`.
     @awaited
-    def __aenter__(self) -> "Coroutine[Any, Any, Any]":
+    def __aenter__(self) -> Coroutine[Any, Any, Any]:
         return self._aenter(self._of_tasks().place(sys._getframe(1)))
 
     async def _aenter(self, place: _native.Place) -> Any:
@@ -98,25 +97,26 @@ class _Redlock(_ForBoth):
         self,
         name: Name | Iterable[Name] | None = None,
         *,
-        client: "sync.Client | aio.Client | None" = None,
-        nodes: str | Iterable[str] | None = None,
+        client: sync.Client | aio.Client | None = None,
         key: Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None = None,
+        # Made from core/options.toml: the options of a scope.
         ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
+        wait: Seconds | None | Unset = UNSET,
         renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
         raw: bool | Unset = UNSET,
+        layout: Literal["plain", "redisson"] | Unset = UNSET,
+        label: str | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
+        reentrant: bool | Unset = UNSET,
         group: str | Unset = UNSET,
-        label: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
-        reentrant: bool = True,
+        nodes: str | Iterable[str] | None = None,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
         connect_timeout: Seconds | Unset = UNSET,
@@ -125,49 +125,59 @@ class _Redlock(_ForBoth):
         namespace: str | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
-        restart_guard: Guard | Unset = UNSET,
+        restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
         accept_eviction: bool | Unset = UNSET,
         wait_replicas: int | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         cert_key: str | os.PathLike[str] | None = None,
+        # End of what is made.
     ) -> None:
         self._key: Callable[..., Name | Iterable[Name]] | None = None
         self._octets: _Octets | None = None
+        # What a decorator may fill: a key that has braces.
+        self._template: Name | tuple[Name, ...] | None = None
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
         if callable(name):
             raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
         self._key = key if callable(key) else None
         if not callable(key):
-            given_name = cast("Name | Iterable[Name]", name)
-            self._octets = _octets("key", key) if key is not None else _octets("name", given_name)
+            what, names = ("name", cast("Name | Iterable[Name]", name)) if key is None else ("key", key)
+            one = _one_or_several(what, names)
+            self._octets = _octets(what, one)
+            if key is not None and any(isinstance(each, str) and "{" in each for each in (one if isinstance(one, tuple) else (one,))):
+                self._template = one
         check_reentrant(reentrant, owner)
         self._named = owner is not None
         self._reentrant = enters(reentrant, slots, owner)
         # Nothing of it is checked yet, so any of it may be a secret.
-        self._options = Unseen(lock_options(
-            owner,
+        self._options: Unseen[dict[str, Any]] = Unseen(native(given(
+            # Made from core/options.toml: what a scope gives to its lock.
             ttl=ttl,
             wait=wait,
             renew=renew,
             max_hold=max_hold,
             raw=raw,
+            layout=layout,
+            label=label,
             fencing=fencing,
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
-            layout=layout,
+            reentrant=reentrant,
             group=group,
-            label=label,
             shared=shared,
             slots=slots,
-        ))
+            owner=owner,
+            # End of what is made.
+        )))
         if client is not None and not isinstance(client, ClientBase):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"client is {kind(client)}: give a quorlock.Client")
         self._client = client
-        listed = nodes if nodes is None or isinstance(nodes, str) else tuple(urls(nodes))
-        of_client: dict[str, Any] = given(
+        of_client = native(given(
+            # Made from core/options.toml: what a scope gives to its client.
+            nodes=nodes,
             max_ttl=max_ttl,
             node_timeout=node_timeout,
             connect_timeout=connect_timeout,
@@ -179,47 +189,47 @@ class _Redlock(_ForBoth):
             restart_guard=restart_guard,
             accept_eviction=accept_eviction,
             wait_replicas=wait_replicas,
-        )
-        files = {"ca": ca, "cert": cert, "key": cert_key}
-        of_client.update((name, file) for name, file in files.items() if file is not None)
-        self._where: Unseen[tuple[str | tuple[str, ...] | None, dict[str, Any]]] = Unseen((listed, of_client))
+            ca=ca,
+            cert=cert,
+            cert_key=cert_key,
+            # End of what is made.
+        ))
+        self._where = Unseen(of_client)
         if (cert is None) != (cert_key is None):
             raise InvalidArgumentError("cert and cert_key go together: give both")
-        if client is not None and (of_client or nodes is not None):
-            names = ["cert_key" if name == "key" else name for name in of_client]
-            told = ", ".join([*names, *(["nodes"] if nodes is not None else [])])
-            raise InvalidArgumentError(f"a client has its own {told}: give them to the client")
+        if client is not None and of_client:
+            raise InvalidArgumentError(f"a client has its own {', '.join(of_client)}: give them to the client")
 
-    def _name(self) -> "_Octets":
+    def _name(self) -> _Octets:
         """The name for a scope, which has no arguments to ask for it."""
         if self._octets is None:
             raise InvalidArgumentError("a key that is a function works for a decorator only: give a name")
         return self._octets
 
     def _lock(self, name: bytes) -> _native.Lock:
-        client = self._client._core if self._client is not None else _default.client(*self._where())
+        client = self._client._core if self._client is not None else _default.client(None, self._where())
         return client.lock(name, self._options())
 
     def _waits(self) -> Any:
         """How long it waits."""
         return self._options().get("wait", UNSET if self._client is None else self._client._wait)
 
-    def _check(self) -> None:
-        """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing."""
+    def _check(self, is_filled: bool) -> None:
+        """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing. What a key is filled
+        with, a call tells."""
         client = self._client._checked() if self._client is not None else self._throwaway()
-        name = b"any" if self._octets is None else self._octets
+        name = b"any" if self._octets is None or is_filled else self._octets
         names = (name,) if isinstance(name, bytes) else name
         _native.check_all([client.lock(name, self._options()) for name in names])
 
     @guarded
     def _throwaway(self) -> _native.Client:
         # Which nodes the environment names is known when the function is called.
-        nodes, options = self._where()
-        return _native.Client(client_options(nodes or "memory://none", **options))
+        return _native.Client({"nodes": ["memory://none"], **self._where()})
 
     # Of one name a lock, of several locks: these have the same methods.
     @guarded
-    def _sync(self, name: "_Octets") -> Any:
+    def _sync(self, name: _Octets) -> Any:
         if isinstance(name, tuple):
             from ._several import Locks
 
@@ -227,7 +237,7 @@ class _Redlock(_ForBoth):
         return sync.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
     @guarded
-    def _aio(self, name: "_Octets") -> Any:
+    def _aio(self, name: _Octets) -> Any:
         if isinstance(name, tuple):
             from ._aio_several import Locks
 
@@ -237,16 +247,16 @@ class _Redlock(_ForBoth):
         return aio.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
     @guarded
-    def _of_thread(self, name: "_Octets") -> Any:
+    def _of_thread(self, name: _Octets) -> Any:
         """What a decorated function runs in; where that gives no lease it is left out."""
         return self._sync(name)
 
     @guarded
-    def _of_task(self, name: "_Octets") -> Any:
+    def _of_task(self, name: _Octets) -> Any:
         return self._aio(name)
 
     @guarded
-    def attempt(self, wait: Limit = 0) -> "Attempt":
+    def attempt(self, wait: Limit = 0) -> Attempt:
         """The same for work that is left out where others hold the lock.
 
             with redlock("orders:42").attempt() as lease:
@@ -271,8 +281,17 @@ class _Redlock(_ForBoth):
         return await self._aio(self._name())._entered(at_once)
 
     @guarded
-    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
+    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _Octets:
         return self._name() if self._key is None else _octets("the key", self._key(*arguments, **keywords))
+
+    def _filling(self, function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], _Octets] | None:
+        """What fills the key for a call of the function; `None` where it is filled with nothing."""
+        if self._template is None:
+            return None
+        from ._template import filling
+
+        fill = filling(function, self._template)
+        return None if fill is None else guarded(lambda arguments, keywords: _octets("the key", fill(arguments, keywords)))
 
     @guarded
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -292,8 +311,8 @@ class _Redlock(_ForBoth):
     def _decorated(
         self,
         function: Callable[_P, _R],
-        of_thread: "Callable[[_Octets], Any]",
-        of_task: "Callable[[_Octets], Any]",
+        of_thread: Callable[[_Octets], Any],
+        of_task: Callable[[_Octets], Any],
     ) -> Callable[_P, _R]:
         """The function, run in what `of_thread` or `of_task` gives for the lock's name."""
         method: Any = function
@@ -307,10 +326,12 @@ class _Redlock(_ForBoth):
                 f"redlock holds a lock for the run of a function, and {kind(function)} is a class: its methods would run without the "
                 "lock. Decorate these"
             )
-        self._check()
+        fill = self._filling(function)
+        self._check(fill is not None)
+        name_for = self._name_for if fill is None else fill
         whole = _whole(function)
         if whole is not None:
-            return cast(Callable[_P, _R], self._while_open(function, whole, of_thread, of_task))
+            return cast(Callable[_P, _R], self._while_open(function, whole, name_for, of_thread, of_task))
         if _runs_as(inspect.isgeneratorfunction, function) or _runs_as(inspect.isasyncgenfunction, function):
             raise TypeError("redlock cannot hold a lock for a generator: use `with redlock(...)` inside it")
         if _runs_as(inspect.iscoroutinefunction, function):
@@ -318,7 +339,7 @@ class _Redlock(_ForBoth):
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
                 try:
-                    async with of_task(self._name_for(arguments, keywords)) as lease:
+                    async with of_task(name_for(arguments, keywords)) as lease:
                         if lease is None:
                             return None
                         result = await cast("Awaitable[Any]", function(*arguments, **keywords))
@@ -335,7 +356,7 @@ class _Redlock(_ForBoth):
         @functools.wraps(function)
         def held_by_thread(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
             try:
-                with of_thread(self._name_for(arguments, keywords)) as lease:
+                with of_thread(name_for(arguments, keywords)) as lease:
                     if lease is None:
                         return cast(_R, None)
                     result = function(*arguments, **keywords)
@@ -353,8 +374,9 @@ class _Redlock(_ForBoth):
         self,
         function: Callable[..., Any],
         whole: Callable[..., Any],
-        of_thread: "Callable[[_Octets], Any]",
-        of_task: "Callable[[_Octets], Any]",
+        name_for: Callable[[tuple[Any, ...], dict[str, Any]], _Octets],
+        of_thread: Callable[[_Octets], Any],
+        of_task: Callable[[_Octets], Any],
     ) -> Callable[..., Any]:
         """What a function gives that makes context managers, with the lock held until it is left."""
         if self._leaves_out(of_thread):
@@ -368,7 +390,7 @@ class _Redlock(_ForBoth):
             @functools.wraps(function)
             def open_by_thread(*arguments: Any, **keywords: Any) -> Generator[Any, None, None]:
                 try:
-                    with of_thread(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                    with of_thread(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                         yield made
                 except Exception:
                     # Arguments may be a part of a request, and nobody is to see them in this frame.
@@ -381,7 +403,7 @@ class _Redlock(_ForBoth):
         @functools.wraps(function)
         async def open_by_task(*arguments: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
             try:
-                async with of_task(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                async with of_task(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                     yield made
             except Exception:
                 # Arguments may be a part of a request, and nobody is to see them in this frame.
@@ -390,7 +412,7 @@ class _Redlock(_ForBoth):
 
         return open_by_task
 
-    def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
+    def _leaves_out(self, of_thread: Callable[[_Octets], Any]) -> bool:
         """Whether what is decorated is left out where others hold the lock."""
         return getattr(of_thread, "__self__", None) is not self
 
@@ -410,19 +432,22 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
         @redlock("nightly")
         def job(): ...
 
+        @redlock(key="orders:{number}")
+        def charge(number, customer): ...
+
         @redlock(key=lambda order: f"orders:{order.id}")
         async def handle(order): ...
 
         with redlock(["account:1", "account:2"]) as leases: ...
 
-    - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it; for a decorator it may be a function that gives the name and
-      is called with the arguments of the decorated one.
-    - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
-      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `connect_timeout`, `drift`, `min_validity`, `namespace`, `fence_ttl`,
-      `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
-      `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `label`, `shared`, `slots`,
-      `owner`, `reentrant`: as of `Client.lock`; times in seconds.
+    - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it. Above a
+      function its text is filled from each call's arguments: `{number}` with what the call gives the parameter `number`, and then `{{` and
+      `}}` are braces. Braces that name no parameter stay as they are. What is filled in is text, bytes, a number, or something else that has
+      a text of its own, and has no braces. Or `key` is a function that gives the name, and is called with the arguments of the decorated one.
+    - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for all uses with the
+      same options of a client, made at the first use in each process.
+    - Options of a lock: as of `Client.lock`. Options of a client: as of `quorlock.Client`; its `key`, which is the lock's name here, is
+      `cert_key`. Times are in seconds, or a `timedelta`.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
     functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
@@ -434,17 +459,17 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
 
         @overload
         def __new__(  # type: ignore[overload-overlap]
-            cls, name: Name | None = None, **options: "Unpack[ScopeOptions]"
-        ) -> "redlock": ...
+            cls, name: Name | None = None, **options: Unpack[ScopeOptions]
+        ) -> redlock: ...
 
         @overload
-        def __new__(cls, name: Iterable[Name], **options: "Unpack[ScopeOptions]") -> "_All": ...
+        def __new__(cls, name: Iterable[Name], **options: Unpack[ScopeOptions]) -> _All: ...
 
         def __new__(cls, name: Any = None, **options: Any) -> Any: ...  # pyright: ignore[reportInconsistentConstructor]
 
         def __enter__(self) -> sync.Lease: ...
 
-        def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease]": ...
+        def __aenter__(self) -> CoroutineType[Any, Any, aio.Lease]: ...
 
 
 if TYPE_CHECKING:
@@ -452,13 +477,47 @@ if TYPE_CHECKING:
     class _All(redlock):
         """`redlock` of several names."""
 
-        def __enter__(self) -> "Leases": ...  # type: ignore[override]
+        def __enter__(self) -> Leases: ...  # type: ignore[override]
 
-        def __aenter__(self) -> "CoroutineType[Any, Any, AioLeases]": ...  # type: ignore[override]
+        def __aenter__(self) -> CoroutineType[Any, Any, AioLeases]: ...  # type: ignore[override]
 
 
 @guarded
-def semaphore(name: Name, slots: int, **options: "Unpack[ScopeOfSlotsOptions]") -> redlock:
+def semaphore(
+    name: Name,
+    slots: int,
+    *,
+    client: sync.Client | aio.Client | None = None,
+    # Made from core/options.toml: the options of a scope with a slot.
+    ttl: Seconds | Unset = UNSET,
+    wait: Seconds | None | Unset = UNSET,
+    renew: bool | Unset = UNSET,
+    max_hold: Seconds | None | Unset = UNSET,
+    label: str | Unset = UNSET,
+    fencing: bool | Unset = UNSET,
+    max_waiters: int | Unset = UNSET,
+    fair: bool | Unset = UNSET,
+    keep: Seconds | Unset = UNSET,
+    reentrant: bool | Unset = UNSET,
+    group: str | Unset = UNSET,
+    owner: Name | None = None,
+    nodes: str | Iterable[str] | None = None,
+    max_ttl: Seconds | Unset = UNSET,
+    node_timeout: Seconds | Unset = UNSET,
+    connect_timeout: Seconds | Unset = UNSET,
+    drift: float | Unset = UNSET,
+    min_validity: float | Unset = UNSET,
+    namespace: str | Unset = UNSET,
+    fence_ttl: Seconds | Unset = UNSET,
+    set_name: str | Unset = UNSET,
+    restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
+    accept_eviction: bool | Unset = UNSET,
+    wait_replicas: int | Unset = UNSET,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    cert_key: str | os.PathLike[str] | None = None,
+    # End of what is made.
+) -> redlock:
     """A slot of a semaphore, for a scope or for the run of a function: at most `slots` are held at once, 1 to 128.
 
         with semaphore("api", 5) as lease: ...
@@ -469,7 +528,38 @@ def semaphore(name: Name, slots: int, **options: "Unpack[ScopeOfSlotsOptions]") 
 
     Options as of `redlock`. `lease.slot` tells which slot it is. No thread and no task re-enters it, see `Client.semaphore`.
     """
-    return redlock(name, **options, slots=slots)
+    options = given(
+        # Made from core/options.toml: the options of a scope with a slot, passed on.
+        ttl=ttl,
+        wait=wait,
+        renew=renew,
+        max_hold=max_hold,
+        label=label,
+        fencing=fencing,
+        max_waiters=max_waiters,
+        fair=fair,
+        keep=keep,
+        reentrant=reentrant,
+        group=group,
+        owner=owner,
+        nodes=nodes,
+        max_ttl=max_ttl,
+        node_timeout=node_timeout,
+        connect_timeout=connect_timeout,
+        drift=drift,
+        min_validity=min_validity,
+        namespace=namespace,
+        fence_ttl=fence_ttl,
+        set_name=set_name,
+        restart_guard=restart_guard,
+        accept_eviction=accept_eviction,
+        wait_replicas=wait_replicas,
+        ca=ca,
+        cert=cert,
+        cert_key=cert_key,
+        # End of what is made.
+    )
+    return redlock(name, client=client, **options, slots=slots)
 
 
 @shown_unmade
@@ -481,11 +571,11 @@ class Attempt(_ForBoth):
         self._wait = wait
 
     @guarded
-    def _of_thread(self, name: "_Octets") -> Any:
+    def _of_thread(self, name: _Octets) -> Any:
         return self._of._sync(name).attempt(self._wait)
 
     @guarded
-    def _of_task(self, name: "_Octets") -> Any:
+    def _of_task(self, name: _Octets) -> Any:
         return self._of._aio(name).attempt(self._wait)
 
     @guarded
@@ -500,7 +590,7 @@ class Attempt(_ForBoth):
 
         def __enter__(self) -> sync.Lease | None: ...
 
-        def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease | None]": ...
+        def __aenter__(self) -> CoroutineType[Any, Any, aio.Lease | None]: ...
 
     @overload
     def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
@@ -538,7 +628,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
     if TYPE_CHECKING:
 
-        def __new__(cls, name: Name | None = None, *, every: Seconds, **options: "Unpack[OnceOptions]") -> "once": ...
+        def __new__(cls, name: Name | None = None, *, every: Seconds, **options: Unpack[OnceOptions]) -> once: ...
 
         @overload  # type: ignore[override]
         def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
@@ -549,54 +639,120 @@ class once(redlock):  # noqa: N801 - used as a decorator
         def __call__(self, function: Any) -> Any: ...
 
     @guarded
-    def __init__(self, name: Name | None = None, *, every: Seconds, **options: "Unpack[OnceOptions]") -> None:
-        for refused in ("wait", "owner", "reentrant"):
-            if refused in options:
-                raise TypeError(f"once() got an unexpected keyword argument {refused!r}: it tries once, and never enters again")
-        super().__init__(name, reentrant=False, **options)
+    def __init__(
+        self,
+        name: Name | None = None,
+        *,
+        every: Seconds,
+        client: sync.Client | aio.Client | None = None,
+        key: Name | Callable[..., Name] | None = None,
+        # Made from core/options.toml: the options of once.
+        ttl: Seconds | Unset = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Seconds | None | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        label: str | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
+        nodes: str | Iterable[str] | None = None,
+        max_ttl: Seconds | Unset = UNSET,
+        node_timeout: Seconds | Unset = UNSET,
+        connect_timeout: Seconds | Unset = UNSET,
+        drift: float | Unset = UNSET,
+        min_validity: float | Unset = UNSET,
+        namespace: str | Unset = UNSET,
+        fence_ttl: Seconds | Unset = UNSET,
+        set_name: str | Unset = UNSET,
+        restart_guard: Literal["auto", "on", "off"] | bool | Unset = UNSET,
+        accept_eviction: bool | Unset = UNSET,
+        wait_replicas: int | Unset = UNSET,
+        ca: str | os.PathLike[str] | None = None,
+        cert: str | os.PathLike[str] | None = None,
+        cert_key: str | os.PathLike[str] | None = None,
+        # End of what is made.
+    ) -> None:
+        options = given(
+            # Made from core/options.toml: the options of once, passed on.
+            ttl=ttl,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            label=label,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            group=group,
+            nodes=nodes,
+            max_ttl=max_ttl,
+            node_timeout=node_timeout,
+            connect_timeout=connect_timeout,
+            drift=drift,
+            min_validity=min_validity,
+            namespace=namespace,
+            fence_ttl=fence_ttl,
+            set_name=set_name,
+            restart_guard=restart_guard,
+            accept_eviction=accept_eviction,
+            wait_replicas=wait_replicas,
+            ca=ca,
+            cert=cert,
+            cert_key=cert_key,
+            # End of what is made.
+        )
+        super().__init__(name, client=client, key=key, reentrant=False, **options)
         if self._octets is not None:
             self._sole(self._octets)
         # The core says what follows from it; what is given behind it wins.
-        self._options = Unseen(lock_options(None, every=every, **self._options()))
+        self._options = Unseen({"every": every, **self._options()})
 
     @guarded
-    def _of_thread(self, name: "_Octets") -> Any:
+    def _of_thread(self, name: _Octets) -> Any:
         return self._sync(name).attempt()
 
     @guarded
-    def _of_task(self, name: "_Octets") -> Any:
+    def _of_task(self, name: _Octets) -> Any:
         return self._aio(name).attempt()
 
-    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
+    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _Octets:
         return self._sole(super()._name_for(arguments, keywords))
 
-    def _sole(self, name: "_Octets") -> bytes:
+    def _sole(self, name: _Octets) -> bytes:
         """A run is told from others by one name."""
         if isinstance(name, tuple):
             raise TypeError("once takes one name, that of the job: hold several locks within the job, by redlock")
         return name
 
-    def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
+    def _leaves_out(self, of_thread: Callable[[_Octets], Any]) -> bool:
         return True
 
     @guarded
-    def attempt(self, wait: Limit = 0) -> "Attempt":
+    def attempt(self, wait: Limit = 0) -> Attempt:
         raise TypeError("once tries once, and leaves its function out by itself: decorate the function with it")
 
     @guarded
     def _enter(self, at_once: bool = False) -> sync.Lease:
         raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")
 
-    def __aenter__(self) -> "CoroutineType[Any, Any, aio.Lease]":
+    def __aenter__(self) -> CoroutineType[Any, Any, aio.Lease]:
         raise TypeError("once is for functions: an `async with` cannot leave its body out. Decorate one with it")
 
 
-def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
-    """A name as bytes, or several."""
+def _one_or_several(what: str, name: Name | Iterable[Name]) -> Name | tuple[Name, ...]:
+    """A name, or several, as they were given."""
     # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
     if isinstance(name, str | bytes | Mapping) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return octets(what, cast("Name", name))
-    return tuple(octets(what, one) for one in listed(what, name, "names"))
+        return cast("Name", name)
+    return tuple(listed(what, name, "names"))
+
+
+def _octets(what: str, name: Name | Iterable[Name]) -> _Octets:
+    """A name as bytes, or several."""
+    found = _one_or_several(what, name)
+    return tuple(octets(what, one) for one in found) if type(found) is tuple else octets(what, cast("Name", found))
 
 
 def _called(function: object) -> str:

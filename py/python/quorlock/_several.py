@@ -6,12 +6,12 @@ from . import _native, _owner
 from ._green import waited
 from ._lease import shown
 from ._leases import LeasesBase
-from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
+from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
 from ._owner import Caller, Hold
 from ._doubt import left_in_doubt
 from ._unseen import guarded, shown_unmade
 from .errors import LockBusyError
-from ._client import check_locks, checkable
+from ._client import LocksBase
 from .sync import Lease, Lock, Scoped, leave
 
 __all__ = ["Leases", "Locks"]
@@ -30,16 +30,13 @@ class Leases(LeasesBase[Lease], _native.Ends):
 
     @guarded
     def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         waited(self._core.extend(ttl))
 
     @guarded
     def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         waited(self._core.ensure(min_remaining))
 
     def release(self) -> bool:
-        """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
         self._callbacks = []
         held: bool = waited(self._core.release())
         return held
@@ -49,7 +46,7 @@ class Leases(LeasesBase[Lease], _native.Ends):
 
 
 @shown_unmade
-class Locks(Scoped):
+class Locks(LocksBase[Lock], Scoped):
     """Several names with the same options; made by `Client.lock_all`. It holds nothing by itself.
 
     Each name is a lock like any other, with the owner of the call as `Lock` has it. They are taken in one order that is the
@@ -59,18 +56,7 @@ class Locks(Scoped):
 
     __slots__ = ("_locks",)
 
-    @guarded
-    def __init__(self, locks: list[Lock]) -> None:
-        self._locks: tuple[Lock, ...] = ()
-        check_locks(locks, Lock)
-        # Each once: an owner enters a lock that it has just won no second time.
-        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
-        _native.check_all([checkable(lock) for lock in self._locks])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The locks' names, each once."""
-        return tuple(lock.name for lock in self._locks)
+    _of = Lock
 
     @overload
     def acquire(
@@ -86,11 +72,6 @@ class Locks(Scoped):
     def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
-        """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
-
-        Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
-        returns: leases that nobody keeps are released.
-        """
         options = call_options(blocking, timeout, wait, label)
         if not blocking:
             return self.try_acquire(label=label) or False
@@ -98,7 +79,6 @@ class Locks(Scoped):
 
     @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
-        """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         return self._tried(0, by_hand=True, label=label)
 
     @guarded
@@ -117,7 +97,7 @@ class Locks(Scoped):
 
     def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
         wait = options.get("wait", self._locks[0]._wait)
-        holds, warning = self._holds(by_hand, wait != 0)
+        holds, warning = self._holds(by_hand, not tries_once(wait))
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         try:
             with _owner.Warned(warning, wait is None):
@@ -131,7 +111,7 @@ class Locks(Scoped):
 
     def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
-        holds, warning = self._holds(by_hand, wait != 0)
+        holds, warning = self._holds(by_hand, not tries_once(wait))
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         with _owner.Warned(warning, wait is None):
             core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait, label=label)))
@@ -179,7 +159,7 @@ class AttemptAll(Scoped):
     @guarded
     def _enter(self, at_once: bool = False) -> Leases | None:
         leases = self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
-        if leases is None and at_once and self._wait != 0:
+        if leases is None and at_once and not tries_once(self._wait):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 

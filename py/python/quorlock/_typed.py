@@ -1,4 +1,4 @@
-"""The options of what takes them by `**`, for checkers of types. Made from core/options.toml by tests/options/definition.py."""
+"""The options of `redlock` and `once`, for checkers of types. Made from core/options.toml by tests/options/definition.py."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -10,55 +10,7 @@ if TYPE_CHECKING:
     from . import aio, sync
 
 
-class SemaphoreOptions(TypedDict, total=False):
-    ttl: Seconds
-    wait: float | None
-    renew: bool
-    max_hold: float | None
-    label: str
-    fencing: bool
-    max_waiters: int
-    fair: bool
-    keep: Seconds
-    reentrant: bool
-    group: str
-    owner: Name | None
-
-
-class RWLockOptions(TypedDict, total=False):
-    ttl: Seconds
-    wait: float | None
-    renew: bool
-    max_hold: float | None
-    label: str
-    fencing: bool
-    max_waiters: int
-    fair: bool
-    reentrant: bool
-    group: str
-    owner: Name | None
-
-
-class SeveralOptions(TypedDict, total=False):
-    ttl: Seconds
-    wait: float | None
-    renew: bool
-    max_hold: float | None
-    raw: bool
-    layout: Literal["plain", "redisson"]
-    label: str
-    fencing: bool
-    max_waiters: int
-    fair: bool
-    keep: Seconds
-    reentrant: bool
-    group: str
-    shared: bool
-    slots: int
-    owner: Name | None
-
-
-class WhereOptions(TypedDict, total=False):
+class OfBoth(TypedDict, total=False):
     client: "sync.Client | aio.Client | None"
     nodes: str | Iterable[str] | None
     max_ttl: Seconds
@@ -75,52 +27,27 @@ class WhereOptions(TypedDict, total=False):
     ca: str | os.PathLike[str] | None
     cert: str | os.PathLike[str] | None
     cert_key: str | os.PathLike[str] | None
-
-
-class ScopeOptions(WhereOptions, total=False):
-    key: Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None
     ttl: Seconds
-    wait: float | None
     renew: bool
-    max_hold: float | None
+    max_hold: Seconds | None
     raw: bool
-    layout: Literal["plain", "redisson"]
     label: str
     fencing: bool
     max_waiters: int
     fair: bool
     keep: Seconds
-    reentrant: bool
     group: str
+
+
+class ScopeOptions(OfBoth, total=False):
+    key: Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None
+    wait: Seconds | None
+    layout: Literal["plain", "redisson"]
+    reentrant: bool
     shared: bool
     slots: int
     owner: Name | None
 
 
-class ScopeOfSlotsOptions(WhereOptions, total=False):
-    ttl: Seconds
-    wait: float | None
-    renew: bool
-    max_hold: float | None
-    label: str
-    fencing: bool
-    max_waiters: int
-    fair: bool
-    keep: Seconds
-    reentrant: bool
-    group: str
-    owner: Name | None
-
-
-class OnceOptions(WhereOptions, total=False):
+class OnceOptions(OfBoth, total=False):
     key: Name | Callable[..., Name] | None
-    ttl: Seconds
-    renew: bool
-    max_hold: float | None
-    raw: bool
-    label: str
-    fencing: bool
-    max_waiters: int
-    fair: bool
-    keep: Seconds
-    group: str

@@ -28,11 +28,47 @@ class Unseen(Generic[_T]):
         return "<not shown>"
 
 
-def _of_a_name(error: Exception) -> bool:
-    """Whether an error names no argument, or one that a program has in its text."""
-    _, found, named = str(error).partition("unexpected keyword argument ")
-    parts = named.split("'")
-    return not found or (len(parts) in (3, 5) and all(part.isidentifier() for part in parts[1::2]))
+def _unknown(error: TypeError, function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
+    """What is told of an argument that a function does not have, if that is the error: Python shows any text that was unpacked as a
+    name, and may have got none of the names that are near it."""
+    caller, found, named = str(error).partition("() got an unexpected keyword argument '")
+    if not found:
+        return None
+    import re
+    from difflib import get_close_matches
+
+    name = re.sub(r"'(\. Did you mean '\w+'\?)?$", "", named)
+    called = function.__qualname__
+    is_of_function = caller == called
+    if not is_of_function:
+        called = caller
+    elif "." in called and arguments:
+        # As users call it, who do not know what it is made of.
+        called = ".".join([type(arguments[0]).__name__, *([] if function.__name__ == "__init__" else [function.__name__])])
+    from ._redlock import redlock
+
+    def taken(of: Any) -> list[str]:
+        return [known for known in of.co_varnames[: of.co_argcount + of.co_kwonlyargcount] if known != "self"]
+
+    of_scopes = taken(redlock.__init__.__wrapped__.__code__)  # type: ignore[attr-defined]
+    own = taken(function.__code__) if is_of_function else of_scopes
+    # Of which the names of arguments are made in other libraries: no secret is made of them alone.
+    words = (
+        "again attempts auto backoff block blocking call callback clients cluster connection connections count current db delay duration "
+        "events expire expires expiration expiry extend extension factor force forced host hostname id identifier in interval lease life "
+        "lifetime lock locks log logger loop lost milliseconds ms node on otherwise password period poll port prefix re release renewal "
+        "renewals retries retry runtime s safe seconds session signal sleep slot socket stopped strict sync thread time timeouts tls token "
+        "tries url urls user username"
+    ).split()
+    words += "_".join(of_scopes).split("_")
+    near = get_close_matches(name.lower(), own, 1) if name.isidentifier() else []
+    is_short = re.fullmatch(r"[A-Za-z_]\w{0,4}", name, re.ASCII) is not None
+    is_misspelt = bool(near) and abs(len(near[0]) - len(name)) <= 2
+    if not (is_short or is_misspelt or set(words).issuperset(name.lower().split("_"))):
+        return f"{called}() got an unexpected keyword argument, whose name is not shown"
+    if not is_of_function:
+        return None
+    return f"{called}() got an unexpected keyword argument {name!r}" + (f". Did you mean {near[0]!r}?" if near else "")
 
 
 def shown_unmade(cls: type[_T]) -> type[_T]:
@@ -50,7 +86,7 @@ def shown_unmade(cls: type[_T]) -> type[_T]:
     return cls
 
 
-def frameless(error: Exception) -> Exception:
+def frameless(error: Exception, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Exception:
     """The same error without the frames of this package: their variables are what was given."""
     found: list[TracebackType] = []
     traceback = error.__traceback__
@@ -64,9 +100,9 @@ def frameless(error: Exception) -> Exception:
     if kept is None and isinstance(error, QuorlockError | TypeError):
         # Of ours: what it was made of is no more than the error says.
         error.__cause__ = error.__context__ = None
-        if isinstance(error, TypeError) and not _of_a_name(error):
-            # Of Python, which shows any text that was unpacked as a name.
-            error.args = ("there is an unexpected keyword argument, whose name is no identifier: it is not shown",)
+        told = _unknown(error, function, arguments) if isinstance(error, TypeError) else None
+        if told is not None:
+            error.args = (told,)
     return error.with_traceback(kept)
 
 
@@ -78,8 +114,9 @@ def guarded(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*arguments, **keywords)
         except Exception as error:
+            error = frameless(error, function, arguments)
             del arguments, keywords
-            raise frameless(error)  # noqa: B904 - it is the same error
+            raise error  # noqa: B904 - it is the same error
 
     return call
 
@@ -92,7 +129,8 @@ def guarded_coroutine(function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callab
         try:
             return await function(*arguments, **keywords)
         except Exception as error:
+            error = frameless(error, function, arguments)
             del arguments, keywords
-            raise frameless(error)  # noqa: B904 - it is the same error
+            raise error  # noqa: B904 - it is the same error
 
     return call

@@ -13,46 +13,26 @@ cancelled leaves no key behind, a release that is cancelled is carried out all t
 import asyncio
 import sys
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from . import _native
 from ._channel import completed, in_this_loop
-from ._client import ClientBase, Unmade
+from ._client import ClientBase, LockBase, Unmade
 from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
 from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, awaited, shown
-from ._options import (
-    UNSET,
-    Layout,
-    Limit,
-    Name,
-    Seconds,
-    Unset,
-    call_options,
-    check_flag,
-    check_reentrant,
-    enters,
-    given,
-    listed,
-    lock_options,
-    octets,
-    text,
-)
-from ._rwlock import RWLock
+from ._options import UNSET, Limit, Name, Seconds, Unset, call_options, check_flag, given, tries_once
 from ._scope import Scope, Scopes, of_caller
-from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
+from ._owner import Caller, Hold, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError, LockLostError, NotOwnerError
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ._aio_several import Locks
-    from ._typed import RWLockOptions, SemaphoreOptions, SeveralOptions
 
 __all__ = ["Attempt", "Client", "Election", "Lease", "Lock", "Observer"]
 
@@ -84,58 +64,21 @@ class Lease(LeaseBase):
 
     @guarded_coroutine
     async def extend(self, ttl: Seconds | None = None) -> None:
-        """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
-
-        Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
-        long as it was), `NotOwnerError` after release. Cancelled, it may or may not have been lengthened.
-        """
         await completed(self._core.extend(ttl).start)
 
     async def downgrade(self) -> None:
-        """Shares the lease from now on with others that ask for the lock with `shared=True`, and calls those that wait for that.
-
-        It keeps its fence. The call waits until a quorum of the nodes lets them in. Raises `LockLostError` if the lease is
-        lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: the lease is shared and held
-        all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
-        """
         await completed(self._core.downgrade().start)
 
     async def export(self) -> str:
-        """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
-
-        `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
-        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or for as long as it was extended
-        beyond that, else the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects.
-
-        **The text is a secret**: whoever has it can take the lock.
-
-        Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
-        answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
-        more than once (release the inner handles first), that it is shared, or that its lock is kept. Cancelled, it is held here
-        as before.
-        """
         await completed(self._core.prepare_export().start)
         # Where the task goes on: whoever gets no text keeps the lease.
         return self._exported()
 
     @guarded_coroutine
     async def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
-
-        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if so
-        much is not left and the ttl cannot give it.
-        """
         await completed(self._core.ensure(min_remaining).start)
 
     async def release(self) -> bool:
-        """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
-
-        Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
-        nodes refuse the release for a missing permission.
-
-        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child.
-        Cancelled, the release is carried out in the background.
-        """
         self._forgotten()
         held: bool = await completed(self._core.release().start)
         return held
@@ -163,7 +106,7 @@ def _delivered(core: _native.Lease) -> _native.Lease:
 
 
 @shown_unmade
-class Lock(NotPickled):
+class Lock(LockBase):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
     May be used by many tasks at once. `async with lock as lease:` holds the lock for a scope. If the lease is lost the task is
@@ -184,37 +127,13 @@ class Lock(NotPickled):
         "__weakref__", "_core", "_kept", "_kept_by_name", "_later", "_name", "_named", "_place", "_reentrant", "_scopes", "_wait",
     )
 
-    _core: _native.Lock
-    _place: Place
-
     def __init__(
         self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit = UNSET
     ) -> None:
-        self._later = core if isinstance(core, Unmade) else None
-        if not isinstance(core, Unmade):
-            self._core = core
-            self._place = core.place()
-        self._name = name
-        self._named = named
-        self._reentrant = reentrant
-        # How long it waits where a call does not say.
-        self._wait = wait
+        self._of(core, name, named, reentrant, wait)
         self._scopes = Scopes()
         self._kept: weakref.WeakKeyDictionary[asyncio.Task[object], Kept] = weakref.WeakKeyDictionary()
         self._kept_by_name = Kept()
-
-    def __getattr__(self, name: str) -> Any:
-        # What its client makes of it when it is first used.
-        if name not in ("_core", "_place") or self._later is None:
-            raise AttributeError(name)
-        self._core = self._later.made()
-        self._place = self._core.place()
-        return getattr(self, name)
-
-    @property
-    def name(self) -> str:
-        """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
-        return self._name
 
     @overload
     async def acquire(
@@ -230,21 +149,6 @@ class Lock(NotPickled):
     async def acquire(
         self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]:
-        """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
-
-        `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
-        `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
-        is lost: ask `is_held()`. `label` takes the place of the lock's, for the lease that this call wins.
-
-        Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
-        `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
-        leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
-        `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the task goes on, for the
-        loop was busy. Cancelled, it leaves no key behind; a lease won in that very moment is released.
-
-        Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
-        that line.
-        """
         options = call_options(blocking, timeout, wait, label)
         if not blocking:
             return await self.try_acquire(label=label) or False
@@ -252,7 +156,6 @@ class Lock(NotPickled):
 
     @guarded_coroutine
     async def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
-        """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         lease = await self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
@@ -291,37 +194,21 @@ class Lock(NotPickled):
         return await cast(Lease, newest).release()
 
     async def locked(self) -> bool:
-        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
-        slots are held.
-
-        Raises `QuorumUnavailableError` if too few nodes answered.
-        """
         found: bool = await completed(self._core.is_locked().start)
         return found
 
     async def holder(self) -> Holder | None:
-        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot for longest.
-        Raises as `locked`.
-        """
         return Holder._of(await completed(self._core.holder().start))
 
     async def inspect(self) -> Inspection:
-        """What each node has of the lock, and what follows from that; of a semaphore of each of its `slots`. Changes nothing."""
         return Inspection._of(await completed(self._core.inspect().start))
 
     @guarded_coroutine
     async def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Forced:
-        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
-        fence, or the one of that number.
-        """
         return Forced._of(await completed(self._core.force_release(fence, slot).start))
 
     @guarded_coroutine
     async def wait_until_free(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
-        over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
-        again, every 0.05 to 0.5 seconds. Raises as `locked`.
-        """
         found: bool = await completed(self._core.wait_until_free(timeout).start)
         return found
 
@@ -350,7 +237,7 @@ class Lock(NotPickled):
         return self._won(_delivered(core), owner, by_hand)
 
     async def _waited(self, call: _native.Call, owner: _native.Owner, by_hand: bool, wait: object) -> Any:
-        warning = None if wait == 0 else before_awaiting(self._core, self._place, owner, by_hand, self._name)
+        warning = None if tries_once(wait) else before_awaiting(self._core, self._place, owner, by_hand, self._name)
         try:
             if warning is None:
                 return await completed(call.start)
@@ -440,7 +327,7 @@ class Attempt(NotPickled):
     @guarded_coroutine
     async def _entered(self, at_once: bool) -> Lease | None:
         lease = await self._lock._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
-        if lease is None and at_once and self._wait != 0:
+        if lease is None and at_once and not tries_once(self._wait):
             raise left_in_doubt(self._lock.name)
         return lease
 
@@ -454,7 +341,7 @@ class Attempt(NotPickled):
         return f"<quorlock.aio.Attempt {shown(self._lock.name)}>"
 
 
-class Client(ClientBase):
+class Client(ClientBase[Lock, "Locks", "Election"]):
     """A set of nodes and the options for its locks; options and their meaning as of `quorlock.Client`.
 
     Connects when first needed and again when connections break. One client serves all event loops of a process. As an
@@ -464,177 +351,39 @@ class Client(ClientBase):
     __slots__ = ()
     _package = "quorlock.aio"
 
-    @guarded
-    def lock(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
-        renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
-        raw: bool | Unset = UNSET,
-        fencing: bool | Unset = UNSET,
-        max_waiters: int | Unset = UNSET,
-        fair: bool | Unset = UNSET,
-        keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
-        group: str | Unset = UNSET,
-        label: str | Unset = UNSET,
-        shared: bool | Unset = UNSET,
-        slots: int | Unset = UNSET,
-        owner: Name | None = None,
-        reentrant: bool = True,
-    ) -> Lock:
-        """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
+    def _lock_of(self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit) -> Lock:
+        return Lock(core, name, named, reentrant, wait)
 
-        Raises `InvalidArgumentError` for a name or option that is not valid.
-        """
-        octet_name = octets("name", name)
-        check_reentrant(reentrant, owner)
-        options = lock_options(
-            owner,
-            ttl=ttl,
-            wait=wait,
-            renew=renew,
-            max_hold=max_hold,
-            raw=raw,
-            fencing=fencing,
-            max_waiters=max_waiters,
-            fair=fair,
-            keep=keep,
-            layout=layout,
-            group=group,
-            label=label,
-            shared=shared,
-            slots=slots,
-        )
-        core, its_wait = self._lock(octet_name, options)
-        return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
-
-    @guarded
-    def rwlock(self, name: Name, **options: "Unpack[RWLockOptions]") -> RWLock[Lock]:
-        """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
-        return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
-
-    @guarded
-    def semaphore(self, name: Name, slots: int, **options: "Unpack[SemaphoreOptions]") -> Lock:
-        """A semaphore: at most `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
-        return self.lock(name, **options, slots=slots)
-
-    @guarded
-    def lock_all(self, names: Iterable[Name], **options: "Unpack[SeveralOptions]") -> "Locks":
-        """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""
+    def _locks_of(self, locks: list[Lock]) -> "Locks":
         from ._aio_several import Locks
 
-        if isinstance(names, str | bytes):
-            raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
-        return Locks([self.lock(name, **options) for name in listed("names", names, "a list of names")])
+        return Locks(locks)
 
-    @guarded
-    def election(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | Unset = UNSET,
-        wait: Limit = UNSET,
-        renew: bool | Unset = UNSET,
-        max_hold: Limit = UNSET,
-        raw: bool | Unset = UNSET,
-        fencing: bool | Unset = UNSET,
-        max_waiters: int | Unset = UNSET,
-        fair: bool | Unset = UNSET,
-        keep: Seconds | Unset = UNSET,
-        layout: Layout | Unset = UNSET,
-        group: str | Unset = UNSET,
-        label: str | Unset = UNSET,
-    ) -> "Election":
-        """A candidate of the election of that name; options as of `quorlock.Client.election`.
-
-        Raises `InvalidArgumentError` for a name or option that is not valid.
-        """
-        octet_name = octets("name", name)
-        options = given(
-            ttl=ttl,
-            wait=wait,
-            renew=renew,
-            max_hold=max_hold,
-            raw=raw,
-            fencing=fencing,
-            max_waiters=max_waiters,
-            fair=fair,
-            keep=keep,
-            layout=layout,
-            group=group,
-            label=label,
-        )
-        return Election(self._election(octet_name, options), text(octet_name))
+    def _election_of(self, core: _native.Lock | Unmade, name: str) -> "Election":
+        return Election(core, name)
 
     @guarded_coroutine
     async def inspect(self, name: Name) -> Inspection:
-        """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
-
-        That nodes do not answer is no error, but part of the result.
-        """
         return await self.lock(name).inspect()
 
     @guarded_coroutine
     async def force_release(self, name: Name, fence: int | None = None) -> Forced:
-        """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
-        or library put it there, and calls who waits next. That nobody holds it is no error.
-
-        The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is
-        lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
-        before its end. Until then two may work, and their fences tell them apart.
-
-        `fence`: only from the hold that has it, so that whoever has got the lock since is never hit.
-        Give that of the lease that is to go, or what `inspect` tells of the holder.
-
-        Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
-        not by `fence` for certain, and nothing is changed; `QuorumUnavailableError` if too few nodes answer: some may have
-        done it then, and calling again completes it, as it does where the task was cancelled. `MisconfiguredError` where the lock's key is no string.
-        """
         return await self.lock(name).force_release(fence)
 
     @guarded_coroutine
     async def adopt(self, text: str) -> Lease:
-        """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
-
-        It has what was left of its `max_hold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one
-        lease one wins at most. Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
-        most for the ttl.
-
-        Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
-        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version. Cancelled, it gives
-        back what it has taken over, so the lock is free.
-        """
         return Lease(_delivered(await completed(self._core.adopt(text).start)), None)
 
     async def probe(self) -> Probe:
-        """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
-
-        Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
-        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/operations/doctor.md` lists
-        what may be found.
-        """
         return Probe._of(await completed(self._core.probe().start))
 
     @guarded_coroutine
-    async def init_set(self, *, force: bool = False) -> Seconds:
-        """Declares the set; returns for how many more seconds it gives no vote, 0.0 if it votes.
-
-        As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
-        """
+    async def init_set(self, *, force: bool = False) -> float:
         check_flag("force", force)
-        left: Seconds = await completed(self._core.init_set(force).start)
+        left: float = await completed(self._core.init_set(force).start)
         return left
 
     async def close(self) -> None:
-        """Releases every lease and stops. Leases still held are lost with the reason `closed`.
-
-        Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing. Cancelled,
-        it goes on in the background.
-        """
         await completed(self._core.close().start)
 
     async def __aenter__(self) -> Self:

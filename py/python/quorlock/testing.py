@@ -20,16 +20,19 @@ the test runs: `redlock` at each use, and a `Client` that a module has made if t
 The nodes live within this process (`memory://`): all of the API works on them, but no other process sees them.
 """
 
+# Annotations are read by nobody who only runs this.
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from . import _default, _native
-from ._options import Name, octets
+from ._options import UNSET, Name, Seconds, Unset, given, octets
+from ._unseen import guarded
 from .sync import Client, Lease
-
 __all__ = ["held", "lose", "nodes"]
 
 Reason = Literal["expired", "refused", "max_hold", "owner_gone", "closed", "forced"]
@@ -51,11 +54,52 @@ def lose(name: Name, reason: Reason = "expired") -> int:
 
 
 @contextmanager
+@guarded
 def held(
-    name: Name, *, nodes: str | Iterable[str] | None = None, **options: Any
+    name: Name,
+    *,
+    nodes: str | Iterable[str] | None = None,
+    # Made from core/options.toml: the options of a lock.
+    ttl: Seconds | Unset = UNSET,
+    wait: Seconds | None | Unset = UNSET,
+    renew: bool | Unset = UNSET,
+    max_hold: Seconds | None | Unset = UNSET,
+    raw: bool | Unset = UNSET,
+    layout: Literal["plain", "redisson"] | Unset = UNSET,
+    label: str | Unset = UNSET,
+    fencing: bool | Unset = UNSET,
+    max_waiters: int | Unset = UNSET,
+    fair: bool | Unset = UNSET,
+    keep: Seconds | Unset = UNSET,
+    reentrant: bool | Unset = UNSET,
+    group: str | Unset = UNSET,
+    shared: bool | Unset = UNSET,
+    slots: int | Unset = UNSET,
+    owner: Name | None = None,
+    # End of what is made.
 ) -> Generator[Lease, None, None]:
     """Holds a lock as somebody else, for the length of a block. `nodes`: those of the code that is tested, if it names any;
     `options`: as of `Client.lock`."""
+    options = given(
+        # Made from core/options.toml: the options of a lock, passed on.
+        ttl=ttl,
+        wait=wait,
+        renew=renew,
+        max_hold=max_hold,
+        raw=raw,
+        layout=layout,
+        label=label,
+        fencing=fencing,
+        max_waiters=max_waiters,
+        fair=fair,
+        keep=keep,
+        reentrant=reentrant,
+        group=group,
+        shared=shared,
+        slots=slots,
+        owner=owner,
+        # End of what is made.
+    )
     with Client(nodes, label="somebody-else") as client, client.lock(name, **options) as lease:
         yield lease
 

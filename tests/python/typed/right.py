@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
+from datetime import timedelta
 from typing import assert_type
 
 import quorlock
@@ -19,6 +20,25 @@ def scopes(client: Client) -> None:
         assert_type(stack.enter_context(redlock("a")), quorlock.Lease)
     with redlock("a").attempt() as maybe:
         assert_type(maybe, quorlock.Lease | None)
+
+
+def times(client: Client) -> None:
+    second = timedelta(seconds=1)
+    lease = Client(ttl=second, wait=second, max_hold=None, max_ttl=second).lock("a", ttl=second, keep=second).acquire(timeout=second)
+    lease.extend(second)
+    lease.ensure(second)
+    assert_type(lease.remaining(), float)
+    lease.lost.wait(second)
+    client.lock("a").acquire(wait=second)
+    client.lock("a").attempt(second)
+    client.lock("a").wait_until_free(second)
+    client.election("a", ttl=second).observe(second)
+    client.lock_all(["a"], wait=second).acquire(wait=second).extend(second)
+    client.semaphore("a", 2, wait=second)
+    client.rwlock("a", ttl=second)
+    redlock("a", ttl=second, node_timeout=second).attempt(second)
+    semaphore("a", 2, wait=second)
+    once("a", every=second, keep=second)
 
 
 async def tasks(client: quorlock.aio.Client) -> None:
@@ -47,6 +67,11 @@ async def work() -> int:
 
 def of(number: int) -> str:
     return f"a:{number}"
+
+
+@redlock(key="a:{number}")
+def filled(number: int) -> str:
+    return str(number)
 
 
 @redlock(key=of, ca="/etc/ca.pem", cert="/c", cert_key="/k")

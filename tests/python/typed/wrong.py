@@ -1,8 +1,9 @@
 """What is wrong: each line that says so has an error, and no other has one."""
 
 from contextlib import suppress
+from datetime import datetime, timedelta
 
-import quorlock
+import quorlock.testing
 from quorlock import Client, once, redlock, semaphore
 
 client = Client()
@@ -37,3 +38,10 @@ with suppress(Exception):
     quorlock.aio.Client(tll=3)  # wrong
     quorlock.aio.Client().lock_all(["a"], renew=3)  # wrong
     quorlock.aio.Client().semaphore("a", 3, kep=3)  # wrong
+    client.lock("a", ttl=datetime.now())  # wrong
+    client.lock("a").attempt("1 s")  # wrong
+    client.lock("a", max_waiters=timedelta(1))  # wrong
+    client.semaphore("a", 3, raw=True)  # wrong
+    quorlock.aio.Client().rwlock("a", tll=3)  # wrong
+    quorlock.aio.Client().election("a", slots=3)  # wrong
+    quorlock.testing.held("a", tll=3)  # wrong

@@ -18,16 +18,15 @@ export interface LockOptions {
    */
   ttl?: number | undefined;
   /**
-   * How long an acquire waits: zero tries once, no limit waits forever. `null` or `Infinity` is no limit. At the end
-   * answers that are under way are awaited where they decide, at most for another `nodeTimeout`. No limit: `null` or
-   * `Infinity`. Default: 10,000 ms.
+   * How long an acquire waits: zero tries once, no limit waits forever. At the end answers that are under way are awaited
+   * where they decide, at most for another `nodeTimeout`. No limit: `null` or `Infinity`. Default: 10,000 ms.
    */
   wait?: number | null | undefined;
   /** Whether the lease is renewed until it is released. Without, it ends after the `ttl`, unless extended. Default: `true`. */
   renew?: boolean | undefined;
   /**
-   * The longest life of a lease, renewed or not. `null` or `Infinity` is no limit. By default the `ttl`, where that is
-   * longer than 3,600,000 ms. No limit: `null` or `Infinity`. At least `ttl`. Default: 3,600,000 ms.
+   * The longest life of a lease, renewed or not. By default the `ttl`, where that is longer than 3,600,000 ms. No limit:
+   * `null` or `Infinity`. At least `ttl`. Default: 3,600,000 ms.
    */
   maxHold?: number | null | undefined;
   /**
@@ -199,7 +198,7 @@ export interface SemaphoreOptions extends Omit<LockOptions, "raw" | "layout" | "
 
 /** Options of several locks that are held together. */
 // Made from core/options.toml: SeveralOptions.
-export interface SeveralOptions extends Omit<LockOptions, > {}
+export interface SeveralOptions extends LockOptions {}
 // End of what is made.
 
 /** Options of a lock whose two modes are at hand. */
@@ -480,7 +479,7 @@ const NOT_OF = {
   once: ["wait", "layout", "shared", "slots", "owner", "reentrant"],
   election: ["shared", "slots", "owner", "reentrant"],
   semaphore: ["raw", "layout", "shared", "slots"],
-  several: [],
+  several: [] as readonly string[],
   rwlock: ["raw", "layout", "keep", "shared", "slots"],
 };
 // End of what is made.
@@ -611,9 +610,8 @@ export function initOptions(given: unknown): { force: boolean } {
 export interface AcquireOptions {
   // Made from core/options.toml: options of an acquire.
   /**
-   * How long an acquire waits: zero tries once, no limit waits forever. `null` or `Infinity` is no limit. At the end
-   * answers that are under way are awaited where they decide, at most for another `nodeTimeout`. No limit: `null` or
-   * `Infinity`.
+   * How long an acquire waits: zero tries once, no limit waits forever. At the end answers that are under way are awaited
+   * where they decide, at most for another `nodeTimeout`. No limit: `null` or `Infinity`.
    */
   wait?: number | null | undefined;
   /**

@@ -52,8 +52,7 @@ def comment(name, options, place):
         # Its default is the lock's.
         options = options | {name: {field: said for field, said in option.items() if field != "default"}}
     first, rest = about(name, options, "node", place)
-    more = ["`null` or `Infinity` is no limit."] if option["takes"] == "limit" else []
-    more += ["The same for all clients of a set."] if option.get("of_the_set") else []
+    more = ["The same for all clients of a set."] if option.get("of_the_set") else []
     if "variable" in option:
         before, default, value = rest.partition("Default: ")
         rest = f"{before}Default: what `{option['variable']}` of the environment says{', else ' + value if default else '.'}"
@@ -78,7 +77,8 @@ def indented(text):
 
 def less(which, base, omitted, options):
     """The beginning of an interface that has all of another but some."""
-    return f"export interface {which} extends Omit<{base}, {union(ours(name, options) for name in omitted)}> {{"
+    of = f"Omit<{base}, {union(ours(name, options) for name in omitted)}>" if omitted else base
+    return f"export interface {which} extends {of} {{"
 
 
 def converter(option):
@@ -137,7 +137,7 @@ def made(options):
         yield path, which, less(which, "LockOptions", lacking(options, place, lock), options) + "}\n"
     yield path, "options of an acquire", fields(options, "acquire", names(options, "acquire"))
     rows = "".join(f"  {place}: [{', '.join(json.dumps(ours(name, options)) for name in lacking(options, place, (*lock, *call)))}],\n"
-                   for place in ("once", *PARTIAL))
+                   for place in ("once", *PARTIAL)).replace(": [],", ": [] as readonly string[],")
     tables = [table("OF_LOCK", both, options), table("OF_ONE_LOCK", one, options), table("OF_CLIENT", where, options), table("OF_CALL", call, options)]
     tables += [table("OF_ONCE", [name for name in names(options, "once") if name not in scope], options)]
     tables += [table("OF_ACQUIRE", names(options, "acquire"), options), f"const NOT_OF = {{\n{rows}}};\n"]

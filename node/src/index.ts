@@ -50,6 +50,7 @@ export type {
   InitOptions,
   LockOptions,
   Name,
+  NotOf,
   ObserveOptions,
   RunOptions,
   RWLockOptions,
@@ -59,4 +60,4 @@ export type {
 export { metricsText } from "./metrics.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
-export { redlock, semaphore, type AttemptOptions, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";
+export { redlock, semaphore, type AnyBody, type AttemptOptions, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";

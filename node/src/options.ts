@@ -607,6 +607,7 @@ export function initOptions(given: unknown): { force: boolean } {
   return { force: false, ...options };
 }
 
+/** Options of one call, in place of the lock's. */
 export interface AcquireOptions {
   // Made from core/options.toml: options of an acquire.
   /**

@@ -60,9 +60,7 @@ export type BodyOfAll<T> = (leases: Leases) => T | PromiseLike<T>;
 type Asked = Lock | Locks;
 type Held = Lease | Leases;
 /** The work that one lock protects or several, where that is not known before. */
-export type AnyBody<T> = (held: Held) => T | PromiseLike<T>;
-/** Such options for several locks. */
-type OfAll<O extends RedlockOptions> = Omit<O, NotOf<SeveralOptions>>;
+export type AnyBody<T> = (held: Lease | Leases) => T | PromiseLike<T>;
 
 /**
  * Holds a lock while `body` runs, and resolves to what it returns.
@@ -83,16 +81,17 @@ type OfAll<O extends RedlockOptions> = Omit<O, NotOf<SeveralOptions>>;
  * own error always wins. A generator is no body, for it would run when the lock is free again: a generator function is refused with
  * `InvalidArgumentError` before anything is acquired, and a body that has returned a generator afterwards.
  *
- * With an array of names it holds all of these locks, or none, as `client.lockAll`; `body` gets `Leases`.
+ * With an array of names it holds all of these locks, or none, as `client.lockAll`; `body` gets `Leases`. Where it is not known whether
+ * it is one name or an array, `body` gets the one or the other.
  *
  * `redlock.events` emits `lost` for the leases of all calls without `client`, and `log`.
  */
 export function redlock<T>(name: Name, body: Body<T>): Promise<T>;
 export function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
 export function redlock<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T>;
-export function redlock<T>(names: readonly Name[], options: OfAll<RedlockOptions>, body: BodyOfAll<T>): Promise<T>;
+export function redlock<T>(names: readonly Name[], options: Omit<RedlockOptions, NotOf<SeveralOptions>>, body: BodyOfAll<T>): Promise<T>;
 export function redlock<T>(names: Name | readonly Name[], body: AnyBody<T>): Promise<T>;
-export function redlock<T>(names: Name | readonly Name[], options: OfAll<RedlockOptions>, body: AnyBody<T>): Promise<T>;
+export function redlock<T>(names: Name | readonly Name[], options: Omit<RedlockOptions, NotOf<SeveralOptions>>, body: AnyBody<T>): Promise<T>;
 export function redlock<T>(name: Name | readonly Name[], ...rest: unknown[]): Promise<T> {
   return chained(redlock, async (call) => {
     const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
@@ -120,13 +119,13 @@ function attempt<T, R = undefined>(name: Name, options: AttemptOptions<R>, body:
 function attempt<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T | undefined>;
 function attempt<T, R = undefined>(
   names: readonly Name[],
-  options: OfAll<AttemptOptions<R>>,
+  options: Omit<AttemptOptions<R>, NotOf<SeveralOptions>>,
   body: BodyOfAll<T>,
 ): Promise<T | R>;
 function attempt<T>(names: Name | readonly Name[], body: AnyBody<T>): Promise<T | undefined>;
 function attempt<T, R = undefined>(
   names: Name | readonly Name[],
-  options: OfAll<AttemptOptions<R>>,
+  options: Omit<AttemptOptions<R>, NotOf<SeveralOptions>>,
   body: AnyBody<T>,
 ): Promise<T | R>;
 function attempt<T, R>(name: Name | readonly Name[], ...rest: unknown[]): Promise<T | R | undefined> {

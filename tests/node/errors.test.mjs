@@ -72,8 +72,8 @@ test("what is refused shows no password, wherever it stood", async () => {
   }
   await assert.rejects(quorlock.redlock("a", URL_OF_IT, () => {}), (error) => !/secret/.test(error.message));
   for (const [name, told] of [
-    ["ttll", "there is no option 'ttll' here"],
-    ["maxhold", "there is no option 'maxhold' here"],
+    ["ttll", "there is no option 'ttll' here: did you mean 'ttl'?"],
+    ["maxhold", "there is no option 'maxhold' here: did you mean 'maxHold'?"],
     ["password", "there is no option 'password' here"],
     ["s3cretOfMine", "there is no option of that name here"],
     ["ttl".repeat(9), "there is no option of that name here"],

@@ -11,7 +11,8 @@ import { inspect, parseArgs } from "node:util";
 
 import * as quorlock from "../../node/dist/index.mjs";
 
-const { Client, attempt, metricsText, once, redlock } = quorlock;
+const { Client, metricsText, once, redlock } = quorlock;
+const { attempt } = redlock;
 const forms = JSON.parse(readFileSync(new URL("forms.json", import.meta.url)));
 /** So many characters of a secret are a piece of it. */
 const PIECE = 6;

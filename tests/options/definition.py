@@ -10,7 +10,8 @@ What an option has there:
   path of a file, or its text), nothing.
 - `default`, `least`, `most`: as a person writes it; another option's name where that bounds it.
 - `in`: the places where it may be given; what says how a client reaches its nodes is taken by `once`, too, as by a scope. `only` takes languages
-  out of a place, and `why` says the reason.
+  out of a place, and `why` says the reason. `not_in`: why it may not be given in a place, where that does not follow from other fields.
+- `given_by`: the places that give it by themselves.
 - `again`: what becomes of it where a lease is entered again that was won with another value: `compared` (a warning tells that the lease keeps its own),
   `of the call`, `not looked at`, or what else it makes of the lock.
 - `excludes`: the options that it does not go with. `with`: the one without which it is refused.
@@ -39,7 +40,7 @@ LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
 FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
-          "unset", "parsed", "text", "more", "command", "page", "feature", "with", "without", "path_is_shown", "at"}
+          "unset", "parsed", "text", "more", "command", "page", "feature", "with", "without", "path_is_shown", "at", "not_in", "given_by"}
 
 
 def read():
@@ -268,6 +269,19 @@ def made():
     return files
 
 
+def reason(option, place, options):
+    """Why an option may not be given in a place; nothing where that is not said."""
+    if place in option.get("not_in", {}):
+        return option["not_in"][place]
+    if place in option.get("given_by", ()):
+        return "It is given there already."
+    if any(place == other or place in options.get(other, {}).get("given_by", ()) for other in option.get("excludes", ())):
+        return "What it excludes is given there."
+    if "client" in option["in"] and "lock" not in option["in"]:
+        return "The client has it." if place != "command" else option.get("why")
+    return "The lock has it, or what else makes one." if place == "acquire" else option.get("why")
+
+
 def wrong(name, option, options):
     """What is wrong with a definition."""
     yield from (f"has no field {field}" for field in option.keys() - FIELDS)
@@ -284,6 +298,7 @@ def wrong(name, option, options):
         yield "says no place, or no sentence"
     if "lock" in option.get("in", []) and "again" not in option:
         yield "does not say what becomes of it where a lease is entered again"
+    yield from (f"does not say why it is not in {place}" for place in PLACES if place not in option["in"] and not reason(option, place, options))
     if ("only" in option) != ("why" in option):
         yield "takes languages out, and does not say why"
     yield from (f"excludes {other}, which there is not" for other in option.get("excludes", []) if other not in options and other != "once")

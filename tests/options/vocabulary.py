@@ -60,8 +60,11 @@ class Place:
         """How what the text has differs from what is wanted."""
         try:
             has = list(self.found(text))
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, SyntaxError) as error:
             yield f"it cannot be read: {error!r}"
+            return
+        if not has and self.wanted:
+            yield "none of them is found"
             return
         if self.how != AMONG:
             yield from (f"{one} is not there" for one in self.wanted if one not in has)
@@ -181,13 +184,9 @@ def schema(*path):
         there = json.loads(text)["$defs"]
         for part in path:
             there = there[part]
-        return list(there)
+        return [one for one in there if one is not None]
 
     return found
-
-
-def schema_words(of, field):
-    return lambda text: [word for word in json.loads(text)["$defs"][of]["properties"][field].get("enum", ()) if word is not None]
 
 
 # ---- places
@@ -226,7 +225,7 @@ def of_counters(counts):
     names = list(counts)
     yield Place("counts of the header", "include/quorlock.h", names, c_fields("quorlock_stats_t"), ORDERED)
     yield Place("counts of Python", "py/python/quorlock/_client.py", names,
-                lambda text: [name for name in re.findall(r"`(\w+)`(?=[:,])", first(r'"""What has happened so far: counts by name\.(.*?)"""', text))])
+                lambda text: re.findall(r"`(\w+)`(?=[:,])", first(r'"""What has happened so far: counts by name\.(.*?)"""', text)))
     yield Place("counts of the page on waiting", "docs/explanation/waiting.md", names,
                 lambda text: rows(first(r"^What `stats` of a client tells(.*?)^##", text)), AMONG)
 
@@ -259,12 +258,7 @@ def of_words(sorts):
         core, file = FILES[thing]
         yield Place(f"words of {sort} in Python", f"py/python/quorlock/_{file}.py", names, python_words(thing, field))
         yield Place(f"words of {sort} in Node", f"node/src/{file}.ts", names, node_words(thing, field))
-        [*_, at] = SCHEMAS[thing]
-        of_schema = SCHEMAS[thing] if isinstance(at, str) and len(SCHEMAS[thing]) == 1 else None
-        if of_schema:
-            yield Place(f"words of {sort} in what the command prints", "docs/cli.schema.json", names, schema_words(at, field))
-        else:
-            yield Place(f"words of {sort} in what the command prints", "docs/cli.schema.json", names, schema(*SCHEMAS[thing], "properties", field, "enum"))
+        yield Place(f"words of {sort} in what the command prints", "docs/cli.schema.json", names, schema(*SCHEMAS[thing], "properties", field, "enum"))
         if sort in ("verdict", "health"):
             yield Place(f"words of {sort} in the header", "include/quorlock.h", [f"QUORLOCK_{sort.upper()}_{name.upper()} {number}" for number, name in enumerate(names, 1)],
                         lambda text, sort=sort: re.findall(rf"^#define (QUORLOCK_{sort.upper()}_\w+ \d+)$", text, re.MULTILINE))
@@ -273,7 +267,7 @@ def of_words(sorts):
             continue
         yield Place(f"words of {sort} in C", "include/quorlock.h", names, told_above(rf"^  const char \*{field};"), AT_LEAST)
         yield Place(f"words of {sort} in C++", "include/quorlock.hpp", names, told_above(rf"^    std::string {field}\b"), AT_LEAST)
-        if sort not in ("severity",):
+        if sort != "severity":
             yield Place(f"words of {sort} in Rust", f"core/src/{core}.rs", names, told_above(rf"^    pub (?:fn )?{field}\b"), AT_LEAST)
     page = "docs/operations/metrics.md"
     for sort, pattern in (("outcome", r"^`outcome` of an acquire: (.*?)\. Entering"), ("run_outcome", r"^`outcome` of a run: (.*?)\. Of a job"),

@@ -77,6 +77,7 @@ class Locks(LocksBase[Lock]):
 
     _of = Lock
 
+    @guarded
     def __init__(self, locks: list[Lock]) -> None:
         super().__init__(locks)
         self._scopes = Scopes()

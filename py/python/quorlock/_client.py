@@ -88,6 +88,7 @@ class LockBase(NotPickled):
         """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._name
 
+    @guarded
     def acquire(self, *_given: Any, **_options: Any) -> Any:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
@@ -107,6 +108,7 @@ class LockBase(NotPickled):
         """
         raise NotImplementedError
 
+    @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Any:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         raise NotImplementedError
@@ -129,12 +131,14 @@ class LockBase(NotPickled):
         """What each node has of the lock, and what follows from that; of a semaphore of each of its `slots`. Changes nothing."""
         raise NotImplementedError
 
+    @guarded
     def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Any:
         """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
         fence, or the one of that number.
         """
         raise NotImplementedError
 
+    @guarded
     def wait_until_free(self, timeout: Seconds | None = None) -> Any:
         """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
         over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
@@ -177,6 +181,7 @@ class LocksBase(NotPickled, Generic[_L]):
         """The locks' names, each once."""
         return tuple(lock.name for lock in self._locks)
 
+    @guarded
     def acquire(self, *_given: Any, **_options: Any) -> Any:
         """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
 
@@ -185,6 +190,7 @@ class LocksBase(NotPickled, Generic[_L]):
         """
         raise NotImplementedError
 
+    @guarded
     def try_acquire(self, *, label: str | Unset = UNSET) -> Any:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
         raise NotImplementedError
@@ -609,6 +615,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         core = self._core.election(octet_name, options) if self._is_used() else Unmade(self, octet_name, options, True)
         return self._election_of(core, text(octet_name))
 
+    @guarded
     def inspect(self, name: Name) -> Any:
         """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
 
@@ -616,6 +623,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         """
         raise NotImplementedError
 
+    @guarded
     def force_release(self, name: Name, fence: int | None = None) -> Any:
         """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
         or library put it there, and calls who waits next. That nobody holds it is no error.
@@ -633,6 +641,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         """
         raise NotImplementedError
 
+    @guarded
     def adopt(self, text: str) -> Any:
         """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
 
@@ -655,6 +664,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         """
         raise NotImplementedError
 
+    @guarded
     def init_set(self, *, force: bool = False) -> Any:
         """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
 

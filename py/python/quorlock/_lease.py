@@ -335,6 +335,7 @@ class LeaseBase(NotPickled):
         """Validity left before the next renewal, in seconds; 0 when the lease is over."""
         return self._core.remaining()
 
+    @guarded
     def extend(self, ttl: Seconds | None = None) -> Any:
         """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
 
@@ -369,6 +370,7 @@ class LeaseBase(NotPickled):
         """
         raise NotImplementedError
 
+    @guarded
     def ensure(self, min_remaining: Seconds) -> Any:
         """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
 

@@ -60,10 +60,12 @@ class LeasesBase(NotPickled, Generic[L]):
         """The least validity that any of them has left before its next renewal, in seconds; 0 when one is over."""
         return self._core.remaining()
 
+    @guarded
     def extend(self, ttl: Seconds | None = None) -> Any:
         """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
         raise NotImplementedError
 
+    @guarded
     def ensure(self, min_remaining: Seconds) -> Any:
         """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         raise NotImplementedError

@@ -311,6 +311,27 @@ def wrong(name, option, options):
             yield f"says {{{word}}}, which is no option, time or kind of error"
 
 
+# What makes something, and what plays scenarios: neither may list options, or their lists would only have moved.
+NAMELESS = ("tests/options/make_*.py", "tests/rust/src/bin/scenario.rs", "tests/c/scenario/*.c", "tests/c/scenario.c", "tests/cpp/scenario.cpp",
+            "tests/python/scenario/*.py", "tests/node/scenario/*")
+
+
+def named(options):
+    """Options that stand by hand, as words in quotes, in what may not list them. One is no list: a word that a call has, too. What takes more than a
+    value, or is said of one call, is handled by itself; and words of the definition are none."""
+    others = {*TAKES, *FIELDS, *PLACES} | {name for name, option in options.items() if option["takes"] in ("urls", "name", "slots", "nothing")
+                                           or "acquire" in option["in"] or "once" in option.get("by_position", ())}
+    words = {spelled(name, option, language, place) for name, option in options.items() for language in LANGUAGES for place in option["in"]
+             if name not in others}
+    for pattern in NAMELESS:
+        for path in sorted(ROOT.glob(pattern)):
+            text = path.read_text(encoding="utf-8")
+            by_hand = re.sub(rf"Made from core/options\.toml: .*?{END}", "", text, flags=re.DOTALL)
+            found = sorted(words & set(re.findall(r"""["'](\w+)["']""", by_hand)))
+            if found[1:]:
+                yield f"{path.relative_to(ROOT)} names {listed(found, 'and')}"
+
+
 def main():
     if "--write" in sys.argv[1:]:
         for path, text in made().items():
@@ -333,6 +354,7 @@ def main():
         tell(f"{language}, {place}", found)
     for path, text in made().items():
         tell(path, [] if (ROOT / path).exists() and source(path) == text else ["it is not what core/options.toml says: run definition.py --write"])
+    tell("no list of options by hand", named(options))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

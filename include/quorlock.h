@@ -982,7 +982,8 @@ int32_t quorlock_client_options_set_min_validity(struct quorlock_client_options_
                                                  double min_validity);
 
 /**
- * Prefix of every key. Default: "lock:".
+ * Prefix of every key. It has at least one byte, and no braces. At most 256 bytes. Default:
+ * "lock:".
  */
 int32_t quorlock_client_options_set_namespace(struct quorlock_client_options_t *options,
                                               const char *text,
@@ -1007,14 +1008,16 @@ int32_t quorlock_client_options_set_set_name(struct quorlock_client_options_t *o
 /**
  * Whether a node that may have lost its memory gives no vote until every vote that it may have
  * given is over, which is after max_ttl. auto is on for three nodes and more, and where a node
- * fails over to another server. With on a wholly new set waits, too. Default: "auto".
+ * fails over to another server. With on a wholly new set waits, too; with off a node that
+ * restarts without its data may give a lock to a second holder. Default: "auto".
  */
 int32_t quorlock_client_options_set_restart_guard(struct quorlock_client_options_t *options,
                                                   int32_t restart_guard);
 
 /**
  * Whether servers are accepted that drop keys when they are full: with them a lock may vanish
- * under its holder. Default: false.
+ * under its holder. Without, such a server is refused with #QUORLOCK_MISCONFIGURED. Default:
+ * false.
  */
 int32_t quorlock_client_options_set_accept_eviction(struct quorlock_client_options_t *options,
                                                     bool accept_eviction);
@@ -1022,7 +1025,8 @@ int32_t quorlock_client_options_set_accept_eviction(struct quorlock_client_optio
 /**
  * How many replicas of a node must have a vote before it counts. With as many as the node has,
  * a master that is cut off from them gives no votes, and a failover loses none. A replica that
- * hangs holds up every request to its master for half of node_timeout. 0 to 16. Default: 0.
+ * hangs holds up every request to its master for half of node_timeout, and the votes that it
+ * misses do not count. 0 to 16. Default: 0.
  */
 int32_t quorlock_client_options_set_wait_replicas(struct quorlock_client_options_t *options,
                                                   int64_t wait_replicas);
@@ -1177,8 +1181,8 @@ int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, b
  * How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's RLock
  * of that name. In Redisson's layout the key is the name, a named owner is one in all
  * processes and in Java, and waiters are not queued on the nodes. Both wake each other, and
- * leases have fences of one order with RFencedLock. Such a lease is not exported. Not with
- * shared, slots nor keep. Default: "plain".
+ * their fences are of one order with those of RFencedLock. Such a lease is not exported. Not
+ * with shared, slots nor keep. Default: "plain".
  */
 int32_t quorlock_lock_options_set_layout(struct quorlock_lock_options_t *options, int32_t layout);
 
@@ -1216,7 +1220,8 @@ int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, 
  * For how long the lock stays taken after it was won, also when it is released before: so that
  * a job which every host starts at about the same time runs once. Counted on this client's
  * clock, and kept by the nodes that the release reaches; a lease that is lost, or whose
- * process dies, leaves the lock to its ttl. At most max_ttl. Not with shared. Default: 0.
+ * process dies, leaves the lock to its ttl. At most max_ttl. Not with layout nor shared.
+ * Default: 0.
  */
 int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
 
@@ -1243,7 +1248,7 @@ int32_t quorlock_lock_options_set_group(struct quorlock_lock_options_t *options,
  * after that writer. The fence of a shared lease is above that of each lease before it that
  * was not shared, and below that of each such lease after it; among readers it says nothing.
  * An owner that shares the lock and asks for it alone gets #QUORLOCK_WOULD_DEADLOCK at once.
- * Not with raw, keep, slots nor accept_eviction. Default: false.
+ * Not with raw, layout, keep, slots nor accept_eviction. Default: false.
  */
 int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options, bool shared);
 

@@ -188,12 +188,7 @@ pub(crate) fn limit(
 }
 
 /// A number of things. Which there may be the core says; what it cannot be given is refused here, in the same words.
-fn number_of<T: TryFrom<i64>>(
-    name: &str,
-    value: &Bound<'_, PyAny>,
-    least: i32,
-    most: i32,
-) -> PyResult<T> {
+fn count(name: &str, value: &Bound<'_, PyAny>, least: i32, most: i32) -> PyResult<usize> {
     let given = value.extract::<i64>();
     if given
         .as_ref()
@@ -205,9 +200,9 @@ fn number_of<T: TryFrom<i64>>(
         )));
     }
     // More than that no language takes.
-    let counted = given.ok().filter(|given| i32::try_from(*given).is_ok());
-    counted
-        .and_then(|given| T::try_from(given).ok())
+    let count = given.ok().and_then(|given| i32::try_from(given).ok());
+    count
+        .and_then(|count| usize::try_from(count).ok())
         .ok_or_else(|| {
             let any = if most == i32::MAX { "an integer, " } else { "" };
             let text = format!(
@@ -218,28 +213,30 @@ fn number_of<T: TryFrom<i64>>(
         })
 }
 
-fn count(name: &str, value: &Bound<'_, PyAny>, least: i32, most: i32) -> PyResult<usize> {
-    number_of(name, value, least, most)
-}
-
+/// A number of slots.
 fn slots(name: &str, value: &Bound<'_, PyAny>, least: i32, most: i32) -> PyResult<u32> {
-    number_of(name, value, least, most)
+    Ok(u32::try_from(count(name, value, least, most)?).unwrap_or(u32::MAX))
 }
 
-/// One of some words. What is on or off may be said by a flag, too.
-fn word<T>(name: &str, value: &Bound<'_, PyAny>, words: &[&str]) -> PyResult<T>
-where
-    T: FromStr<Err = Error>,
-{
-    let said = match value.cast_exact::<PyBool>() {
-        Ok(flag) if words.contains(&"on") => if flag.is_true() { "on" } else { "off" }.to_owned(),
+/// One of some words.
+fn word<T: FromStr<Err = Error>>(
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    words: &[&str],
+) -> PyResult<T> {
+    checked(value.py(), said(name, value, words)?.parse())
+}
+
+/// What was said for one of some words. What is on or off may be said by a flag, too.
+fn said(name: &str, value: &Bound<'_, PyAny>, words: &[&str]) -> PyResult<String> {
+    match value.cast_exact::<PyBool>() {
+        Ok(flag) if words.contains(&"on") => Ok(if flag.is_true() { "on" } else { "off" }.into()),
         _ => {
-            let (last, others) = words.split_last().unwrap_or((&"", &[]));
-            let others: Vec<String> = others.iter().map(|word| format!("{word:?}")).collect();
-            typed(name, value, &format!("{} or {last:?}", others.join(", ")))?
+            let give = format!("\"{}\"", words.join("\", \""));
+            let (others, last) = give.rsplit_once(", ").unwrap_or(("", &give));
+            typed(name, value, &format!("{others} or {last}"))
         }
-    };
-    checked(value.py(), said.parse())
+    }
 }
 
 /// An owner by its name, in bytes.

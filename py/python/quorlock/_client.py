@@ -243,7 +243,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         # Until it is made, as it is shown.
         self._options: Unseen[dict[str, object]] | None = None
         self._without: dict[str, _native.Client] = {}
-        options = native(given(
+        options = native(
             nodes=nodes,
             # Made from core/options.toml: the options of a client, passed on.
             ttl=ttl,
@@ -273,7 +273,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             cert=cert,
             key=key,
             # End of what is made.
-        ))
+        )
         self._wait = wait
         if nodes is None:
             # Which nodes the environment names is asked when the client is first used: by then a test has set it.
@@ -407,7 +407,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         # End of what is made.
         octet_name = octets("name", name)
         check_reentrant(reentrant, owner)
-        options = native(given(
+        options = native(
             # Made from core/options.toml: the options of a lock, passed on.
             ttl=ttl,
             wait=wait,
@@ -426,7 +426,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             slots=slots,
             owner=owner,
             # End of what is made.
-        ))
+        )
         core, its_wait = self._lock(octet_name, options)
         return self._lock_of(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
@@ -596,7 +596,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
         octet_name = octets("name", name)
-        options = native(given(
+        options = native(
             # Made from core/options.toml: the options of an election, passed on.
             ttl=ttl,
             wait=wait,
@@ -611,7 +611,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             keep=keep,
             group=group,
             # End of what is made.
-        ))
+        )
         core = self._core.election(octet_name, options) if self._is_used() else Unmade(self, octet_name, options, True)
         return self._election_of(core, text(octet_name))
 

@@ -22,7 +22,7 @@ _told_of_many = False
 @guarded
 def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
-    options = native({"nodes": nodes, **options})
+    options = native(**{"nodes": nodes, **options})
     variables = environment()
     made: dict[str, Any] = {**options, "environment": variables}
     others = sorted((name, _plain(value)) for name, value in options.items() if name != "nodes")

@@ -133,10 +133,12 @@ _CONVERTED: Final[dict[str, Callable[[str, Any], object]]] = {
 }
 
 
-def native(options: dict[str, Any]) -> dict[str, Any]:
-    """Options as the native module takes them. `None` for what is converted is as if it was not given."""
+def native(**options: Any) -> dict[str, Any]:
+    """Those of the options that were given, as the native module takes them. `None` for what is converted is as if it was not given."""
     made: dict[str, Any] = {}
     for name, value in options.items():
+        if value is UNSET:
+            continue
         convert = _CONVERTED.get(name)
         if convert is None:
             made[name] = value

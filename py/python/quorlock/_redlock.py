@@ -143,16 +143,18 @@ class _Redlock(_ForBoth):
             raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
         self._key = key if callable(key) else None
         if not callable(key):
-            what, names = ("name", cast("Name | Iterable[Name]", name)) if key is None else ("key", key)
-            one = _one_or_several(what, names)
-            self._octets = _octets(what, one)
-            if key is not None and any(isinstance(each, str) and "{" in each for each in (one if isinstance(one, tuple) else (one,))):
-                self._template = one
+            if key is None:
+                self._octets = _octets("name", cast("Name | Iterable[Name]", name))
+            else:
+                one = _one_or_several("key", key)
+                self._octets = _octets("key", one)
+                if any(isinstance(each, str) and "{" in each for each in (one if isinstance(one, tuple) else (one,))):
+                    self._template = one
         check_reentrant(reentrant, owner)
         self._named = owner is not None
         self._reentrant = enters(reentrant, slots, owner)
         # Nothing of it is checked yet, so any of it may be a secret.
-        self._options: Unseen[dict[str, Any]] = Unseen(native(given(
+        self._options: Unseen[dict[str, Any]] = Unseen(native(
             # Made from core/options.toml: what a scope gives to its lock.
             ttl=ttl,
             wait=wait,
@@ -171,11 +173,11 @@ class _Redlock(_ForBoth):
             slots=slots,
             owner=owner,
             # End of what is made.
-        )))
+        ))
         if client is not None and not isinstance(client, ClientBase):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"client is {kind(client)}: give a quorlock.Client")
         self._client = client
-        of_client = native(given(
+        of_client = native(
             # Made from core/options.toml: what a scope gives to its client.
             nodes=nodes,
             max_ttl=max_ttl,
@@ -193,7 +195,7 @@ class _Redlock(_ForBoth):
             cert=cert,
             cert_key=cert_key,
             # End of what is made.
-        ))
+        )
         self._where = Unseen(of_client)
         if (cert is None) != (cert_key is None):
             raise InvalidArgumentError("cert and cert_key go together: give both")
@@ -744,7 +746,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
 def _one_or_several(what: str, name: Name | Iterable[Name]) -> Name | tuple[Name, ...]:
     """A name, or several, as they were given."""
     # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
-    if isinstance(name, str | bytes | Mapping) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(name, (str, bytes, Mapping)) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return cast("Name", name)
     return tuple(listed(what, name, "names"))
 

@@ -225,7 +225,7 @@ class Lock(LockBase, Scoped):
         wait = options.get("wait", self._wait)
         warning = None
         try:
-            if not tries_once(wait):
+            if wait is None or wait:
                 warning = _owner.before_waiting(hold, caller, self._name, self._named)
             if warning is None:
                 core: _native.Lease = waited(self._core.acquire(hold.owner, options))

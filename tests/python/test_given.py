@@ -138,6 +138,9 @@ class Times(unittest.TestCase):
             self.assertIsNone(none)
         with other.attempt(timedelta(milliseconds=10)) as none:
             self.assertIsNone(none)
+        for word in ("wait", "timeout"):
+            self.assertRaisesRegex(quorlock.InvalidArgumentError, f"{word} is -5: give a time in seconds", other.acquire, **{word: -5})
+            self.assertRaisesRegex(TypeError, f"{word} is text of 7 characters: give a time in seconds", other.acquire, **{word: "forever"})
         self.assertFalse(other.wait_until_free(timedelta(milliseconds=10)))
         self.assertFalse(lease.lost.wait(timedelta(milliseconds=10)))
         for call in (lease.extend, lease.ensure, lease.lost.wait, other.wait_until_free, lambda time: other.acquire(wait=time),

@@ -185,7 +185,8 @@ def call_options(blocking: bool, timeout: Limit, wait: Limit, label: str | Unset
         return given(label=label)
     if timeout is not UNSET and wait is not UNSET:
         raise InvalidArgumentError("timeout is another word for wait: give one of them")
-    asked = wait if timeout is UNSET else timeout
+    # In the word that was given.
+    asked = wait if timeout is UNSET else _native.seconds_of("timeout", timeout)
     if not blocking:
         if asked is not UNSET:
             raise InvalidArgumentError("a call with blocking=False does not wait: give no timeout")

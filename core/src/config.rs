@@ -540,6 +540,8 @@ impl LockOptions {
         if let Some(wait) = self.wait {
             within("wait", wait, Duration::ZERO, LONGEST)?;
         }
+        // Made from core/options.toml: bounds of a lock.
+        // End of what is made.
         if mutant!("leads-with-others", self.election, false) {
             self.check_election()?;
         }

@@ -98,7 +98,7 @@ export class Lock {
    *
    * Rejects with `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
    * `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses leave
-   * no quorum, `TooManyWaitersError` at once if `maxWaiters` others of this client wait already, `LockLostError` on
+   * no quorum, `TooManyWaitersError` at once if too many others of this client wait already, `LockLostError` on
    * re-entry into a lease that was lost or if the lease is lost by the time it gets here, for the event loop was busy, and
    * with `signal.reason` if the signal aborts.
    *

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from definition import about, marked, milliseconds, spelled, wanted_names
+from definition import INTEGERS, about, milliseconds, wanted_names
 
 # What an option is in Rust, by what it takes: how a setter takes it, how that makes the value, and what is kept.
 TAKEN = {"time": "Duration", "limit": "impl Into<Option<Duration>>", "flag": "bool", "count": "usize", "slots": "impl Into<Option<u32>>",
@@ -119,7 +119,7 @@ def bounds(name, option):
     least, most = option.get("least"), option.get("most")
     known = all(milliseconds(one) is not None or isinstance(one, int | float) for one in (least, most))
     check = {"time": "within", "fraction": "fraction", "count": "counted"}.get(option["takes"])
-    if not known or not check:
+    if not known or not check or most == INTEGERS:
         return ""
     show = duration if check == "within" else (lambda one: f"{one:_}" if isinstance(one, int) else str(one))
     value = f"times.{name}" if option.get("unset") else f"self.{name}"
@@ -176,6 +176,7 @@ def made(options):
     yield config, "setters of a client and its locks", "\n".join(
         setter(name, option, options, "lock", "$Type").replace("Arc::new", "std::sync::Arc::new").replace("Group::given", "crate::protocol::group::Group::given")
         for name, option in both)
+    yield config, "bounds of a lock", "".join(bounds(name, option) for name, option in [*both, *of_locks] if not option.get("unset"))
     yield config, "settings", "".join(f"{sentence(name, options)}pub(crate) {name}: {kept(name, option)},\n" for name, option in settings)
     yield config, "bounds", "".join(bounds(name, option) for name, option in settings)
     yield "core/src/client/builder.rs", "settings", "".join(f"{name}: {default(name, option)},\n" for name, option in settings)

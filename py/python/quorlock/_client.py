@@ -98,7 +98,7 @@ class LockBase(NotPickled):
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
-        leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
+        leave no quorum, `TooManyWaitersError` at once if too many others of this client wait already,
         `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the caller goes on, for something
         else kept the interpreter or the event loop. Ctrl-C ends the wait within 200 ms; neither that nor a task that is cancelled leaves
         a key behind, for a lease that is won in that very moment is released.

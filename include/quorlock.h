@@ -1349,7 +1349,7 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
  * #QUORLOCK_CONTENDED likewise with a wait of 0; #QUORLOCK_QUORUM_UNAVAILABLE if
  * too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
  * addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
- * the client wait already as max_waiters allows; #QUORLOCK_WOULD_DEADLOCK at once if
+ * the client wait already as its options allow; #QUORLOCK_WOULD_DEADLOCK at once if
  * the owner is the calling thread, has the lock, and may not enter it again;
  * #QUORLOCK_LOCK_LOST when entering again what was lost, or if the lease is lost by the time the thread
  * goes on; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,

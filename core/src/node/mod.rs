@@ -19,7 +19,6 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::foreign;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::wakers::Wakers;
 use admission::Cause;
 pub use nodes::Nodes;
@@ -237,7 +236,7 @@ impl Companions {
     pub fn is_raw(&self) -> bool {
         // `NAMESPACE#q:` and a `#`, with which no other name begins here.
         let mark = self.mark().and_then(|mark| self.queue().get(mark + 2));
-        mutant!("raw-has-readers", mark == Some(&b'#'), false)
+        mark == Some(&b'#')
     }
 
     /// Where the mark stands: all that the keys differ in.
@@ -421,14 +420,12 @@ impl Op {
                 repair: Repair::InQuarantine { server },
                 fence,
                 behind,
-            } if mutant!("any-server-takes-back", server != here || here == 0, false) => {
-                Op::Extend {
-                    ttl,
-                    repair: Repair::Yes,
-                    fence,
-                    behind,
-                }
-            }
+            } if (server != here || here == 0) => Op::Extend {
+                ttl,
+                repair: Repair::Yes,
+                fence,
+                behind,
+            },
             op => op,
         }
     }

@@ -13,7 +13,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::names::{Naming, beat_key, companions};
 use crate::node::{Keys, Leaving, Mode, Op, Reply, Request, Sink, Ticket, Value, Waits, native};
@@ -82,7 +81,7 @@ impl Heartbeat {
 
     fn is_read(&self, now: Instant) -> bool {
         let until = Instant(self.read_until.load(Ordering::Relaxed));
-        mutant!("beats-unread", now < until, true)
+        now < until
     }
 
     /// Asks, as long as metrics are read, until it is [closed](Heartbeat::close).
@@ -119,10 +118,7 @@ impl Heartbeat {
     /// Asks the nodes that said nothing of their votes since the last time.
     fn beat(&self, now: Instant) {
         let set = &self.set;
-        let is_due = |node: &usize| {
-            let quiet = set.last_word(*node).until(now) >= BEAT / 2;
-            mutant!("beats-beside-votes", quiet, true)
-        };
+        let is_due = |node: &usize| set.last_word(*node).until(now) >= BEAT / 2;
         let due: Vec<usize> = (0..set.links.len()).filter(is_due).collect();
         if due.is_empty() {
             return;
@@ -157,7 +153,7 @@ impl Heartbeat {
             let (not_after, server) = set.guess(node, now).map_or((0, 0), ends);
             Outgoing {
                 request: Request {
-                    op: mutant!("beat-without-vote", op, Op::Inspect),
+                    op,
                     native: true,
                     keys: keys.clone(),
                     value: value.clone(),

@@ -4,11 +4,10 @@
 //! Redis"), with one lease end per node in place of one for all.
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 
 /// The smallest number of `n` nodes that any two majorities share a node of.
 pub fn quorum(n: usize) -> usize {
-    mutant!("quorum-of-half", n / 2 + 1, n.div_ceil(2))
+    n / 2 + 1
 }
 
 /// What one node has said in a round.
@@ -31,7 +30,7 @@ impl Vote {
     /// Whether it is a vote that lasts beyond `needed`.
     pub fn lasts(&self, needed: Instant) -> bool {
         match self {
-            Vote::Granted(end) => mutant!("no-validity-check", *end > needed, true),
+            Vote::Granted(end) => *end > needed,
             _ => false,
         }
     }
@@ -66,11 +65,7 @@ pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
         .count();
     if won >= quorum {
         Verdict::Won
-    } else if mutant!(
-        "tie-never-decided",
-        won + open < quorum,
-        2 * (won + open) < votes.len()
-    ) {
+    } else if won + open < quorum {
         Verdict::Lost
     } else {
         Verdict::Open
@@ -100,13 +95,9 @@ pub fn kind(votes: &[Vote]) -> Kind {
     let granted = votes.iter().filter(|v| matches!(v, Vote::Granted(_)));
     if is_held(votes, false) {
         Kind::Held
-    } else if mutant!("kind-not-awaited", is_held(votes, true), false) {
+    } else if is_held(votes, true) {
         Kind::Undecided
-    } else if mutant!(
-        "late-votes-are-no-answer",
-        granted.count() >= quorum(votes.len()),
-        false
-    ) {
+    } else if granted.count() >= quorum(votes.len()) {
         Kind::Late
     } else {
         Kind::Unanswered
@@ -137,8 +128,7 @@ pub fn lease_end(ends: &[Instant]) -> Instant {
     // Counted instead of sorted: sets are small, and this runs at every reply.
     let quorum = quorum(ends.len());
     let at_least = |end: Instant| ends.iter().filter(|e| **e >= end).count();
-    let rank = mutant!("largest-end", quorum, 1);
-    let rank = mutant!("end-below-quorum", rank, rank.max(2) - 1);
+    let rank = quorum;
     ends.iter()
         .copied()
         .filter(|end| at_least(*end) >= rank)

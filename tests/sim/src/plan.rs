@@ -13,7 +13,6 @@ use quorlock::sim::admission::Expected;
 
 use crate::contender::{KEYS, NAMES};
 use crate::death;
-use crate::mutants::mutant;
 use crate::neighbour::NEIGHBOURS;
 use crate::program::Programs;
 use crate::random::Random;
@@ -304,7 +303,7 @@ impl Plan {
     /// Clocks of the nodes and of the clients (one more than contend). Any two
     /// rates differ by less than the drift bound; often they are at its edge.
     pub fn clocks(&self, random: &Random) -> (Vec<Rate>, Vec<Rate>) {
-        let half = mutant!("rates-beyond-drift", DRIFT * 0.4975, DRIFT * 2.5);
+        let half = DRIFT * 0.4975;
         // Mostly far apart, so that nothing may rest on their agreeing; in a third
         // of the schedules and in scenes as on servers, where the first fences of
         // a round are mostly the same.

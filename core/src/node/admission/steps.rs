@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::time::NodeTimes;
 use crate::node::{Fault, FaultKind, Reply};
 
@@ -58,7 +57,7 @@ impl StepWatch {
             reply,
             Reply::Granted { .. } | Reply::Extended { repaired: true }
         );
-        match mutant!("vote-after-step-counts", new, false) {
+        match new {
             true => Reply::Failed(Fault {
                 kind: FaultKind::NotReady,
                 text: "its clock has stepped: it may have voted too early after a restart".into(),

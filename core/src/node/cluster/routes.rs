@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::clock::{Instant, Sleep};
 use crate::event::event;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
@@ -215,12 +214,6 @@ impl State {
     /// Whether a request may be sent to a server of which nothing was known.
     fn has_room(&self, to: &Endpoint) -> bool {
         self.shards.len() < 2 * PRIMARIES || self.shards.iter().any(|shard| shard.at == *to)
-    }
-
-    #[cfg(mutants)]
-    fn moves(&mut self, item: &Item, shard: usize) {
-        let slot = usize::from(hash_slot::of(&item.request.keys.lock));
-        self.map[slot] = shard as u16;
     }
 
     fn shard_of(&self, item: &Item) -> Option<&Shard> {
@@ -506,15 +499,12 @@ impl Router for Routes {
         let to = to.filter(|to| state.has_room(to));
         state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
         match (to, redirect) {
-            (Some(_), _)
-                if mutant!("redirects-without-bound", item.redirects > REDIRECTS, false) =>
-            {
+            (Some(_), _) if (item.redirects > REDIRECTS) => {
                 let why = "its servers send the request from one to another";
                 state.wait(item, now + REFRESH, why, &mut after)
             }
             (Some(to), Redirect::Ask { .. }) => {
                 let shard = self.shard(state, to);
-                mutant!("ask-changes-map", (), state.moves(&item, shard));
                 item.asking = true;
                 state.send(shard, item, &mut after)
             }

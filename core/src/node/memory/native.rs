@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::line::life;
 use super::{Form, MemoryNode, tick};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Op, Request};
 
@@ -45,7 +44,6 @@ impl MemoryNode {
         let known = known.filter(|(_, end)| tick(now) <= *end).copied();
         let (last, end) = known.map_or((None, Instant::FAR), |(last, end)| (Some(last), end));
         let counted = last.is_none_or(|last| last < fence);
-        let counted = mutant!("set-without-gt", counted, true);
         if known.is_none() {
             self.told.remove(counter);
         }

@@ -3,7 +3,6 @@
 
 use super::resp;
 use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, Script, millis};
-use crate::mutants::mutant;
 use crate::node::{Op, Request, names};
 
 /// Whether the request is one to a lock in Redisson's layout. Looking is the same for all.
@@ -77,11 +76,7 @@ pub(crate) fn write_command(
         _ => {
             resp::write_text(out, &names::redisson_channel(&request.keys.lock));
             // Redisson listens on sharded channels where there are shards, guarded or not.
-            let sharded = mutant!(
-                "sharded-where-guarded",
-                in_cluster,
-                guard.is_some() && in_cluster
-            );
+            let sharded = in_cluster;
             let publish: &[u8] = if sharded { b"SPUBLISH" } else { b"PUBLISH" };
             return resp::write_text(out, publish);
         }

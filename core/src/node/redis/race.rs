@@ -12,7 +12,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::{Clock, Sleep};
-use crate::mutants::mutant;
 use crate::runtime::lookups::Lookup;
 
 /// How long an address is tried before the next is tried beside it.
@@ -53,9 +52,7 @@ where
         }
         let serves = before.is_some()
             && (matches!(found, Some(Err(_))) || grace.as_mut().poll(cx).is_ready());
-        if mutant!("forgets-addresses", serves, false)
-            && let Some(addresses) = before.take()
-        {
+        if serves && let Some(addresses) = before.take() {
             race.leads_to(addresses);
         }
         if let Poll::Ready(won) = race.poll(cx, &after) {
@@ -116,11 +113,7 @@ where
                 }
             }
             if let Some(pause) = &mut self.pause
-                && mutant!(
-                    "one-address-after-the-other",
-                    pause.as_mut().poll(cx).is_pending(),
-                    !self.under_way.is_empty()
-                )
+                && pause.as_mut().poll(cx).is_pending()
             {
                 return Poll::Pending;
             }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::pushes::Push;
-use crate::mutants::mutant;
 use crate::node::Subscriber;
 use crate::token::Rng;
 
@@ -81,7 +80,7 @@ impl Subscription {
     /// done before there is another, but what a waiter's timer does.
     pub(crate) fn lost(&mut self) {
         if self.state == State::Stands {
-            self.state = mutant!("lost-for-good", State::Lost, State::Never);
+            self.state = State::Lost;
         }
     }
 

@@ -12,7 +12,6 @@ use rustls::{ClientConfig, RootCertStore};
 use super::words;
 use crate::error::Error;
 use crate::event::{LogEvent, event};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 
 /// The TLS settings of a client, read and checked. Files are read again before each
@@ -89,7 +88,7 @@ impl Tls {
     /// that is told once.
     pub(crate) fn config(&self, warn: impl Fn(LogEvent)) -> Result<Arc<ClientConfig>, String> {
         let Tls(settings) = self;
-        if !mutant!("files-are-read-once", settings.are_files(), false) {
+        if !settings.are_files() {
             let trusted = lock(&settings.last).trusted.clone();
             return trusted.config();
         }
@@ -99,7 +98,7 @@ impl Tls {
         let errors = [roots.as_ref().err(), identity.as_ref().err()];
         let errors: Vec<&str> = errors.into_iter().flatten().map(Error::detail).collect();
         let errors = Some(errors.join("; ")).filter(|errors| !errors.is_empty());
-        if mutant!("broken-files-are-told-each-time", last.told != errors, true)
+        if (last.told != errors)
             && let Some(errors) = &errors
         {
             warn(event!(
@@ -217,7 +216,7 @@ impl Source {
             return Ok(self.given.as_bytes().to_vec());
         };
         std::fs::read(path).map_err(|e| {
-            if mutant!("shows-the-key", what == "ca" && is_path(text), true) {
+            if what == "ca" && is_path(text) {
                 return Error::invalid(format!(
                     "{what}: the file `{}` cannot be read: {e}",
                     text.escape_debug()

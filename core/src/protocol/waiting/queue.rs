@@ -22,7 +22,6 @@ use std::task::Poll;
 
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
-use crate::mutants::mutant;
 use crate::node::{Mode, Nodes};
 use crate::protocol::counters::count;
 use crate::protocol::hold::{Hold, IN_A_ROW, Means, NoQuorum, Terms};
@@ -130,7 +129,6 @@ impl<'a> Quest<'a> {
         deadline: Instant,
         reenter: &mut impl FnMut() -> Option<T>,
     ) -> Ended<T> {
-        let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
         let now = self.set.clock.now();
         if self.set.contention.is_seen(&self.terms.keys.lock, now) {
             self.draw(self.most());
@@ -157,8 +155,7 @@ impl<'a> Quest<'a> {
                     self.go_on(now);
                 }
                 let lost = self.so_far();
-                self.overtime =
-                    mutant!("no-overtime", now < latest, false) && lost.kind() == Kind::Undecided;
+                self.overtime = (now < latest) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
                     let lost = lost.in_the_end();
                     return match lost.misconfigured {
@@ -387,9 +384,7 @@ impl<'a> Quest<'a> {
 
 impl Drop for Quest<'_> {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take()
-            && mutant!("dropped-quest-stays", true, false)
-        {
+        if let Some(hold) = self.hold.take() {
             hold.release();
         }
     }

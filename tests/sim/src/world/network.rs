@@ -12,7 +12,6 @@ use super::messages::Subscription;
 use super::natives::{Ballot, by_script, needs_trailer};
 use super::{Inner, MS, Time};
 use crate::history::{Asked, Happened};
-use crate::mutants::mutant;
 
 /// Nothing passes one way before a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -241,7 +240,7 @@ impl Inner {
             wire.broken = true;
             return None;
         };
-        let at = mutant!("requests-overtake", at.max(wire.requests_until), at);
+        let at = at.max(wire.requests_until);
         wire.requests_until = at;
         (!wire.broken).then_some(at)
     }
@@ -295,7 +294,7 @@ impl Inner {
         let sent = self.time;
         let node = self.pairs[pair].node;
         // Plain commands are never written twice.
-        let twice = mutant!("native-sent-twice", !request.native, true);
+        let twice = !request.native;
         if self.random.chance(self.network.twice) && twice {
             self.under_way(node, &request, 1);
             let request = Box::new(request.clone());

@@ -13,7 +13,6 @@ use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
     Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning, may_have_voted,
@@ -129,11 +128,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         None => {}
         // Sentinels that still name it, or an address that leads to the next master soon.
         Some((Unfit::Replica, why))
-            if mutant!(
-                "replica-admitted",
-                address.fails_over() || how.reached || target.routes.is_some(),
-                false
-            ) =>
+            if (address.fails_over() || how.reached || target.routes.is_some()) =>
         {
             target.located.pass(sentinel);
             let fault = Fault::new(FaultKind::NotReady, why, true);
@@ -255,11 +250,7 @@ pub(super) fn take_info(answers: &mut Vec<Resp>) -> Option<Resp> {
 /// Whether a server is asked at once what it has carried out, which matters where it has no
 /// record: one that was not met yet.
 pub(super) fn counts_too(target: &Target, how: &How) -> bool {
-    mutant!(
-        "counts-are-asked-for-late",
-        target.routes.is_none() && !how.reached,
-        false
-    )
+    target.routes.is_none() && !how.reached
 }
 
 /// What a server is asked before anything is done there.

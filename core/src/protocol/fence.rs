@@ -73,10 +73,9 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
             .filter_map(move |(vote, mark)| vote.lasts(needed).then_some(mark))
     };
     let storing = |fence: u64| good().filter(|m| m.stored == fence).count();
-    let enough = quorum;
     if let Some(agreed) = good()
         .map(|m| m.stored)
-        .filter(|f| *f != 0 && storing(*f) >= enough)
+        .filter(|f| *f != 0 && storing(*f) >= quorum)
         .max()
     {
         return Fence::Agreed(agreed);

@@ -240,8 +240,8 @@ impl Set {
     pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
         let node = ticket.node;
         let clock = &self.clocks[node];
-        let server = ticket.server;
-        let step = lock(&clock.times).observe(server, ticket.sent, received, time, self.drift);
+        let step =
+            lock(&clock.times).observe(ticket.server, ticket.sent, received, time, self.drift);
         let Some(step) = step else { return };
         self.counters.measures.nodes[node].clock_stepped();
         (self.warn)(event!(

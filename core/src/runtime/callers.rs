@@ -72,9 +72,8 @@ impl Shared {
     /// wait for a thread that is busy, or for the next callback. Once it is stopped those that
     /// are left see to all; nobody waits for the one that is started where none is left.
     fn have_one_ready(self: &Arc<Self>, state: &mut State) {
-        let most = MOST;
         let stopped = state.stopped && state.threads > 0;
-        if state.callbacks.is_empty() || state.ready > 0 || state.threads >= most || stopped {
+        if state.callbacks.is_empty() || state.ready > 0 || state.threads >= MOST || stopped {
             return;
         }
         let shared = self.clone();

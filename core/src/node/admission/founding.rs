@@ -198,8 +198,7 @@ impl Known {
     /// lost since that was written.
     fn keep(&self, record: Record, look: &Look) -> Next {
         let run = look.run.as_deref();
-        let stepped = look.stepped;
-        let lost = record.is_of_before(run) || stepped;
+        let lost = record.is_of_before(run) || look.stepped;
         if !(self.expected.guard && lost) {
             return Next::Admit;
         }
@@ -277,8 +276,7 @@ impl Known {
         };
         let mut shown = self.shown.iter();
         let wholly_new = shown.all(lost_nothing);
-        let place = node;
-        match self.shown[place] {
+        match self.shown[node] {
             Shown::Blank(newness) | Shown::Pledged(newness)
                 if self.expected.declares && wholly_new =>
             {

@@ -123,8 +123,7 @@ impl MemoryNode {
         found: &Found,
         (ttl, candidate, block): Asked,
     ) -> Reply {
-        let shut = found.quarantine;
-        if let Some(left) = shut {
+        if let Some(left) = found.quarantine {
             return Reply::Quarantined { left };
         }
         self.lengthen_own(request, found, ttl);

@@ -45,8 +45,7 @@ impl MemoryNode {
         for (found, one) in seen.iter().zip(&asked) {
             let reserved = found.form.as_ref();
             let reserved = reserved.is_some_and(|form| form.reserved(found.time).is_some());
-            let open = found.free;
-            if !open || reserved {
+            if !found.free || reserved {
                 continue;
             }
             let turn = self.turn(one, me, None, now, messages);

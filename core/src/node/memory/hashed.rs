@@ -125,7 +125,6 @@ impl MemoryNode {
         });
         let fenced = tokens.fence;
         let new = tokens.tokens.insert(request.value.clone());
-        let counted = new;
         let lock = self.hashes.entry(request.keys.lock.clone());
         let lock = lock.or_insert(Hashed {
             owner: field.name.clone(),
@@ -135,7 +134,7 @@ impl MemoryNode {
         if tick(now) > lock.end {
             (lock.owner, lock.count) = (field.name.clone(), 0);
         }
-        lock.count += u32::from(counted);
+        lock.count += u32::from(new);
         self.lengthen_hashed(request, ttl, now);
         Reply::Granted {
             fence: self.fence_hashed(request, fenced, candidate, block, now),

@@ -42,9 +42,8 @@ impl MemoryNode {
         if !forced && self.keep(request, found, alone) {
             return if alone { answer } else { Reply::Kept };
         }
-        let gives = alone;
         let open = found.alone_free() && !self.is_anothers(request, found);
-        let free = gives || open;
+        let free = alone || open;
         if !free {
             return answer;
         }
@@ -54,8 +53,7 @@ impl MemoryNode {
             self.close_out(request, now);
             return answer;
         }
-        let serves = may_vote;
-        if serves && self.turn(request, None, last, now, messages) == Turn::Anothers {
+        if may_vote && self.turn(request, None, last, now, messages) == Turn::Anothers {
             return answer;
         }
         if last.is_none() {

@@ -76,8 +76,7 @@ pub(crate) fn write_command(
         _ => {
             resp::write_text(out, &names::redisson_channel(&request.keys.lock));
             // Redisson listens on sharded channels where there are shards, guarded or not.
-            let sharded = in_cluster;
-            let publish: &[u8] = if sharded { b"SPUBLISH" } else { b"PUBLISH" };
+            let publish: &[u8] = if in_cluster { b"SPUBLISH" } else { b"PUBLISH" };
             return resp::write_text(out, publish);
         }
     };

@@ -183,8 +183,7 @@ impl Pipe {
                 if native::needs_trailer(&item.request, guard) {
                     self.owes_trailer = true;
                     if item.request.not_after == 0 {
-                        let asked = item.ticket.sent;
-                        item.request.not_after = key_end_of(asked, self.time, ttl);
+                        item.request.not_after = key_end_of(item.ticket.sent, self.time, ttl);
                     }
                 }
                 let replies = native::write_acquire(out, &item.request, guard, item.cold);

@@ -253,8 +253,7 @@ impl Hold {
     /// Until when the node held our token for certain, and which server that was.
     pub(super) fn had(&self, node: usize) -> (Instant, u64) {
         let had = self.state().votes.nodes[node].had;
-        let until = had.until;
-        (until, had.server)
+        (had.until, had.server)
     }
 
     /// Whether the thread has ended that owns the lease.

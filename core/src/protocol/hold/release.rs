@@ -60,10 +60,9 @@ impl Release {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
             if self.is_decided(&state) {
-                let refused = state.refused.0;
                 Poll::Ready(match self.keeps {
                     true => state.not_held < quorum && state.kept >= quorum,
-                    false => state.not_held + refused < quorum,
+                    false => state.not_held + state.refused.0 < quorum,
                 })
             } else {
                 state.wakers.park(cx)
@@ -226,9 +225,8 @@ impl Hold {
         if keep.is_zero() {
             return Leaving::Free;
         }
-        let from = won;
         let full = keep + clock::drift_allowance(keep, self.terms.drift);
-        let end = from + full;
+        let end = won + full;
         match now < end {
             true => Leaving::TakenUntil(end),
             false => Leaving::Free,
@@ -310,8 +308,7 @@ impl Votes {
     pub(super) fn left_behind(&mut self) -> Vec<Traces> {
         let mut traces = Vec::new();
         for (i, node) in self.nodes.iter_mut().enumerate() {
-            let queued = node.queued;
-            if !queued || self.cast[i] == Vote::Awaited {
+            if !node.queued || self.cast[i] == Vote::Awaited {
                 continue;
             }
             node.queued = false;

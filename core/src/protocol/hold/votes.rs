@@ -315,8 +315,7 @@ impl Votes {
             } => *lasts,
             _ => ttl_of(ticket.op),
         };
-        let drift = rules.drift;
-        let less = clock::drift_allowance(ttl, drift);
+        let less = clock::drift_allowance(ttl, rules.drift);
         let counted = ttl.saturating_sub(less);
         let new = sent + counted;
         self.ends[i] = self.ends[i].max(new);
@@ -388,8 +387,7 @@ impl Votes {
         // sent.
         if !fault.sent && matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. }) {
             let reached = &mut node.requests.reached;
-            let unsent = 1;
-            *reached = reached.saturating_sub(unsent);
+            *reached = reached.saturating_sub(1);
         }
         mark.failed = true;
         node.said = Said::Fault(fault.clone());

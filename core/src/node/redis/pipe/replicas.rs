@@ -56,8 +56,7 @@ impl Replicas {
             return false;
         };
         // One of 0 ms would wait forever.
-        let least = 1;
-        let most = now.until(deadline).min(self.most).as_millis().max(least);
+        let most = now.until(deadline).min(self.most).as_millis().max(1);
         resp::write_array(out, 3);
         resp::write_text(out, b"WAIT");
         resp::write_number(out, self.wanted.into());

@@ -100,8 +100,7 @@ impl Quest<'_> {
 
     /// Asks all, if we were called in the moment in which the home refused.
     fn answer_call(&mut self) {
-        let called = self.called;
-        if called && self.is_quorum_there() {
+        if self.called && self.is_quorum_there() {
             self.ask_called(self.slot);
         }
     }

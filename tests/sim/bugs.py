@@ -98,6 +98,15 @@ def in_copy(path, text, bugs):
     return text
 
 
+def sources():
+    """The files of the project. Where it is no clone, as in an archive, those of folders in which nothing is built."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if listed.returncode == 0:
+        return [path for path in listed.stdout.split("\0") if path and (ROOT / path).is_file()]
+    built = {"target", "node_modules", ".venv", "prebuilds", "__pycache__"}
+    return [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file() and not built & set(path.relative_to(ROOT).parts)]
+
+
 def write(path, data):
     """Writes a file of the copy, unless it is so: cargo goes by times."""
     if not path.exists() or path.read_bytes() != data:
@@ -111,8 +120,7 @@ def copy():
     if wrong:
         print(*(f"FAIL {one}" for one in wrong), f"{len(names()) - len(wrong)} passed, {len(wrong)} failed", sep="\n")
         sys.exit(1)
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    paths = [path for path in listed.stdout.split("\0") if path and (ROOT / path).is_file()]
+    paths = sources()
     for path in paths:
         data = (ROOT / path).read_bytes()
         write(TREE / path, in_copy(path, data.decode("utf-8"), bugs).encode("utf-8") if path in bugs or path == "core/src/lib.rs" else data)

@@ -18,7 +18,7 @@ CTRL_C, CTRL_BACKSLASH, CTRL_Z = b"\x03", b"\x1c", b"\x1a"
 # Says when it runs, when it goes on, and what it read; ends by what ends any program.
 COMMAND = """
 import os, signal, sys
-signal.signal(signal.SIGCONT, lambda *_: print("goes-on", flush=True))
+signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"goes-on" + os.linesep.encode()))
 print("is-" + "ready", flush=True)
 if "reads" in sys.argv:
     print("read-" + sys.stdin.readline().strip(), flush=True)

@@ -696,16 +696,17 @@ impl Settings {
                 continue;
             };
             let origin = node.origin;
-            return Err(Error::invalid(match other.db == node.db {
-                true => format!(
+            return Err(Error::invalid(if other.db == node.db {
+                format!(
                     "the node {} is listed twice: each node must be a server of its own{origin}",
                     node.shown
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "the nodes {} and {} are databases of one server, and fail together: each node \
                      must be a server of its own{origin}",
                     other.shown, node.shown
-                ),
+                )
             }));
         }
         let memory = |node: &&Address| matches!(node.endpoint, Endpoint::Memory(_));

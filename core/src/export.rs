@@ -42,9 +42,10 @@ pub(crate) struct Exported {
 
 impl Exported {
     pub(crate) fn naming(&self) -> Naming {
-        match self.raw {
-            true => Naming::Raw,
-            false => Naming::Tagged,
+        if self.raw {
+            Naming::Raw
+        } else {
+            Naming::Tagged
         }
     }
 

@@ -36,9 +36,10 @@ fn escaped(text: &str, most: usize) -> String {
     let (mut shown, mut count, mut kept) = (String::new(), 0, 0);
     for c in text.chars() {
         let before = shown.len();
-        match is_visible(c) {
-            true => shown.push(c),
-            false => shown.extend(c.escape_debug()),
+        if is_visible(c) {
+            shown.push(c)
+        } else {
+            shown.extend(c.escape_debug())
         }
         count += shown[before..].chars().count();
         if count < most {

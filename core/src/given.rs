@@ -30,9 +30,10 @@ pub fn is_secret(option: &str) -> bool {
 pub fn shown(option: &str, given: &str) -> String {
     let characters = given.chars().count();
     let plain = characters <= SHORT && !is_secret(option);
-    match plain {
-        true => format!("`{}`", given.escape_debug()),
-        false => format!("text of {characters} characters"),
+    if plain {
+        format!("`{}`", given.escape_debug())
+    } else {
+        format!("text of {characters} characters")
     }
 }
 

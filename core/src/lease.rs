@@ -423,9 +423,10 @@ impl Lease {
     /// no renewal moves, or that it expires.
     #[doc(hidden)]
     pub fn ending(&self) -> LossReason {
-        match self.share.held.hold.is_at_its_cap() {
-            true => LossReason::MaxHold,
-            false => LossReason::Expired,
+        if self.share.held.hold.is_at_its_cap() {
+            LossReason::MaxHold
+        } else {
+            LossReason::Expired
         }
     }
 
@@ -479,9 +480,10 @@ impl Lease {
     /// gets.
     #[doc(hidden)]
     pub fn delivered(self) -> Result<Lease, Error> {
-        match self.is_held() {
-            true => Ok(self.handed_over()),
-            false => Err(self.lost_error()),
+        if self.is_held() {
+            Ok(self.handed_over())
+        } else {
+            Err(self.lost_error())
         }
     }
 

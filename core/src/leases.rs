@@ -243,9 +243,10 @@ pub(crate) async fn together<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::
                 *done = Some(output);
             }
         }
-        match all.iter().all(|(_, done)| done.is_some()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if all.iter().all(|(_, done)| done.is_some()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     })
     .await;

@@ -176,12 +176,11 @@ impl Lock {
         if self.options.owner.is_some() {
             return self;
         }
-        match self.options.owned_by_threads && !self.has_slots() {
-            true => self.owner(Owner::current_thread()),
-            false => {
-                self.options.acquirer = Bound::told_at_the_end_of_this_thread();
-                self
-            }
+        if self.options.owned_by_threads && !self.has_slots() {
+            self.owner(Owner::current_thread())
+        } else {
+            self.options.acquirer = Bound::told_at_the_end_of_this_thread();
+            self
         }
     }
 
@@ -893,9 +892,10 @@ const MOST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Nothing, where an error says that others hold the lock.
 pub(crate) fn unless_others<T>(error: Error) -> Result<Option<T>, Error> {
-    match error.is_busy() {
-        true => Ok(None),
-        false => Err(error),
+    if error.is_busy() {
+        Ok(None)
+    } else {
+        Err(error)
     }
 }
 

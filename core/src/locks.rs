@@ -339,9 +339,10 @@ impl Gathering {
                 return Poll::Ready(Some(won));
             }
             let lost = |lost: &mut Lost| Pin::new(lost).poll(cx).is_ready();
-            match losses.iter_mut().any(lost) {
-                true => Poll::Ready(None),
-                false => Poll::Pending,
+            if losses.iter_mut().any(lost) {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
             }
         });
         self.has_waited = true;

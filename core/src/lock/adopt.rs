@@ -106,9 +106,10 @@ impl Lock {
         let lease = self.lease(client, share);
         // Looked at in the poll that hands it over: the process may have stood still, or the clock of a
         // node has stepped.
-        match lease.is_held() {
-            true => Ok(lease.handed_over()),
-            false => Err(lease.lost_error()),
+        if lease.is_held() {
+            Ok(lease.handed_over())
+        } else {
+            Err(lease.lost_error())
         }
     }
 

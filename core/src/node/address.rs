@@ -233,15 +233,16 @@ impl Address {
         let repeated = |password: &&str| password.len() > 2 && fault.text.contains(*password);
         let repeated: Vec<_> = passwords.into_iter().flatten().filter(repeated).collect();
         let hidden = |text: String, password: &str| text.replace(password, "…");
-        match repeated.is_empty() {
-            true => fault,
-            false => Fault {
+        if repeated.is_empty() {
+            fault
+        } else {
+            Fault {
                 text: repeated
                     .into_iter()
                     .fold(fault.text.to_string(), hidden)
                     .into(),
                 ..fault
-            },
+            }
         }
     }
 

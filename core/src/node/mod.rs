@@ -119,9 +119,10 @@ impl Mode {
 
     /// As a waiter stands in a queue: to share, or alone.
     pub fn in_line(self) -> Mode {
-        match self.is_alone() {
-            true => Mode::Exclusive,
-            false => Mode::Shared,
+        if self.is_alone() {
+            Mode::Exclusive
+        } else {
+            Mode::Shared
         }
     }
 
@@ -271,9 +272,10 @@ impl Waiter {
     /// As nodes store it: the number in decimal, a blank, the inbox; before that of one
     /// that shares an `s`.
     pub fn text(&self, mode: Mode) -> Vec<u8> {
-        let mut text = match mode.is_alone() {
-            true => Vec::new(),
-            false => b"s".to_vec(),
+        let mut text = if mode.is_alone() {
+            Vec::new()
+        } else {
+            b"s".to_vec()
         };
         text.extend_from_slice(self.number.to_string().as_bytes());
         text.push(b' ');

@@ -35,12 +35,13 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     given::check("the lock name", name).map_err(Error::invalid)?;
     if naming == Naming::Raw {
         let inside = is_inside(namespace, name);
-        return match inside {
-            true => Err(Error::invalid(format!(
+        return if inside {
+            Err(Error::invalid(format!(
                 "the lock name is a key as it stands, and begins with the namespace `{namespace}` as \
                  keys of Quorlock's own do: begin it otherwise, or choose another namespace"
-            ))),
-            false => Ok(name.to_vec()),
+            )))
+        } else {
+            Ok(name.to_vec())
         };
     }
     let tagged = match hash_tag(name) {
@@ -158,9 +159,10 @@ pub(crate) fn redisson_channel(name: &[u8]) -> Vec<u8> {
 /// As Redisson names what goes with a lock (`RedissonObject.prefixName`): so that it is in the
 /// hash slot of the lock itself.
 fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
-    match name.contains(&b'{') {
-        true => [prefix, b":", name].concat(),
-        false => [prefix, b":{", name, b"}"].concat(),
+    if name.contains(&b'{') {
+        [prefix, b":", name].concat()
+    } else {
+        [prefix, b":{", name, b"}"].concat()
     }
 }
 

@@ -14,9 +14,10 @@ impl Value {
     /// What tells one lease from another: the token and the dot of a value of ours, for its
     /// label may change; else all of it.
     pub fn identity(&self) -> &[u8] {
-        match self.is_ours() {
-            true => &self.0[..Token::LEN + 1],
-            false => &self.0,
+        if self.is_ours() {
+            &self.0[..Token::LEN + 1]
+        } else {
+            &self.0
         }
     }
 

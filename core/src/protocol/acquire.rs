@@ -128,9 +128,10 @@ async fn once<T>(
             None => break,
         }
     }
-    Err(match lost.misconfigured {
-        true => lost.set_up_wrong(set, name),
-        false => lost.refused(set, name),
+    Err(if lost.misconfigured {
+        lost.set_up_wrong(set, name)
+    } else {
+        lost.refused(set, name)
     })
 }
 

@@ -71,9 +71,10 @@ impl Heartbeat {
 
     fn rouse(&self, change: impl FnOnce(&mut State) -> bool) {
         let mut state = lock(&self.state);
-        let wakers = match change(&mut state) {
-            true => state.runner.take(),
-            false => Wakers::default(),
+        let wakers = if change(&mut state) {
+            state.runner.take()
+        } else {
+            Wakers::default()
         };
         drop(state);
         wakers.wake();
@@ -106,9 +107,10 @@ impl Heartbeat {
                     return Poll::Ready(());
                 }
                 let mut state = lock(&self.state);
-                match state.closed {
-                    true => Poll::Ready(()),
-                    false => state.runner.park(cx),
+                if state.closed {
+                    Poll::Ready(())
+                } else {
+                    state.runner.park(cx)
                 }
             })
             .await;
@@ -220,9 +222,12 @@ mod tests {
 
         fn sleep_until(&self, at: Instant) -> Sleep {
             let now = self.0.clone();
-            Box::pin(poll_fn(move |_| match now.load(Ordering::Relaxed) < at.0 {
-                true => Poll::Pending,
-                false => Poll::Ready(()),
+            Box::pin(poll_fn(move |_| {
+                if now.load(Ordering::Relaxed) < at.0 {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(())
+                }
             }))
         }
     }

@@ -329,9 +329,10 @@ impl Hold {
         let end = self.end_of(&state);
         self.end.store(end.0, Ordering::Release);
         if now >= end {
-            let reason = match state.banned {
-                true => LossReason::Forced,
-                false => LossReason::Refused,
+            let reason = if state.banned {
+                LossReason::Forced
+            } else {
+                LossReason::Refused
             };
             self.lose(&mut state, reason);
             return self.publish(state);

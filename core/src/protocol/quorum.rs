@@ -108,9 +108,10 @@ pub fn kind(votes: &[Vote]) -> Kind {
 /// refusals, or if none came.
 fn is_held(votes: &[Vote], awaited_refuse: bool) -> bool {
     let count = |wanted: fn(&Vote) -> bool| votes.iter().filter(|v| wanted(v)).count();
-    let awaited = match awaited_refuse {
-        true => count(|v| matches!(v, Vote::Awaited)),
-        false => 0,
+    let awaited = if awaited_refuse {
+        count(|v| matches!(v, Vote::Awaited))
+    } else {
+        0
     };
     let refused = count(|v| matches!(v, Vote::Refused)) + awaited;
     if refused == 0 {
@@ -278,16 +279,10 @@ mod tests {
         fn a_kind_is_undecided_iff_awaited_answers_may_change_it(
             votes in votes(), unasked in proptest::collection::vec(any::<bool>(), 9)
         ) {
-            let spared = |(vote, unasked): (Vote, bool)| match unasked {
-                true => Vote::Unasked,
-                false => vote,
-            };
+            let spared = |(vote, unasked): (Vote, bool)| if unasked { Vote::Unasked } else { vote };
             let votes: Vec<Vote> = votes.into_iter().zip(unasked).map(spared).collect();
             let kinds = later_kinds(&votes);
-            let expected = match kinds.iter().all(|later| *later == kinds[0]) {
-                true => kinds[0],
-                false => Kind::Undecided,
-            };
+            let expected = if kinds.iter().all(|later| *later == kinds[0]) { kinds[0] } else { Kind::Undecided };
             prop_assert_eq!(kind(&votes), expected);
             prop_assert!(votes.contains(&Vote::Awaited) || expected != Kind::Undecided);
         }

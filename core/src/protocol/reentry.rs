@@ -111,9 +111,10 @@ impl Owners {
     pub(crate) fn mode_of(&self, lock_id: &LockId, owner: &Owner) -> Option<Mode> {
         let table = lock(&self.held);
         let hold = &table.get(&(lock_id.clone(), owner.id()))?.hold;
-        Some(match is_valid(hold) {
-            true => hold.mode(),
-            false => Mode::Exclusive,
+        Some(if is_valid(hold) {
+            hold.mode()
+        } else {
+            Mode::Exclusive
         })
     }
 

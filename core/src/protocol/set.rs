@@ -647,9 +647,10 @@ pub(crate) mod tests {
         }
 
         fn poll_met(&self, _: &Context<'_>) -> Poll<bool> {
-            match self.0.swap(true, Ordering::Relaxed) {
-                true => Poll::Ready(true),
-                false => Poll::Pending,
+            if self.0.swap(true, Ordering::Relaxed) {
+                Poll::Ready(true)
+            } else {
+                Poll::Pending
             }
         }
 

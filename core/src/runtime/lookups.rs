@@ -248,9 +248,10 @@ mod tests {
         let here = none.clone();
         let lookups = Lookups::by(
             |_| Ok(Vec::new()),
-            move |work| match *lock(&here) {
-                true => Err(io::Error::other("too many")),
-                false => {
+            move |work| {
+                if *lock(&here) {
+                    Err(io::Error::other("too many"))
+                } else {
                     work();
                     Ok(())
                 }

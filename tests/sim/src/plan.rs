@@ -270,9 +270,12 @@ impl Plan {
         let aside = random.aside();
         let old = 1_000 * MS * aside.below(8);
         let used = aside.chance(30);
-        let server = |_| match self.declared {
-            true => (0, true),
-            false => (old + aside.below(1_000 * MS), used && aside.chance(50)),
+        let server = |_| {
+            if self.declared {
+                (0, true)
+            } else {
+                (old + aside.below(1_000 * MS), used && aside.chance(50))
+            }
         };
         Admission {
             servers: (0..self.nodes).map(server).collect(),
@@ -395,9 +398,10 @@ impl Plan {
         let hashes = neighbours && self.tail == 0 && self.breaks.is_none();
         let foreign = FaultEvent::Foreign {
             node: random.below(self.nodes as u64) as usize,
-            lock: match neighbours && random.chance(60) {
-                true => KEYS.len() + random.below(NEIGHBOURS.len() as u64) as usize,
-                false => *random.pick(&[0, 0, NAMES.len()]),
+            lock: if neighbours && random.chance(60) {
+                KEYS.len() + random.below(NEIGHBOURS.len() as u64) as usize
+            } else {
+                *random.pick(&[0, 0, NAMES.len()])
             },
             // The last of them is a lock of Java's.
             text: random.below(FOREIGN.len() as u64 + u64::from(hashes)) as usize,

@@ -94,10 +94,7 @@ impl Known {
     /// Nothing is known. `names`: of the nodes, as messages have them, and
     /// whether each lives in this process.
     pub(super) fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Known {
-        let shown = |(_, apart): &(_, bool)| match apart {
-            true => Shown::Apart,
-            false => Shown::Unknown,
-        };
+        let shown = |(_, apart): &(_, bool)| if *apart { Shown::Apart } else { Shown::Unknown };
         Known {
             expected,
             shown: names.iter().map(shown).collect(),
@@ -179,9 +176,10 @@ impl Known {
         let missing = |shown: &Shown| matches!(shown, Shown::Unknown | Shown::Absent);
         if others().any(|other| missing(other.1)) {
             // Whoever is named as missing has been tried.
-            return match others().any(|other| *other.1 == Shown::Unknown) {
-                true => Next::Wait,
-                false => Next::Refuse(Refusal::Unfounded(self.missing())),
+            return if others().any(|other| *other.1 == Shown::Unknown) {
+                Next::Wait
+            } else {
+                Next::Refuse(Refusal::Unfounded(self.missing()))
             };
         }
         let Some(pledge) = pledge else {
@@ -229,9 +227,10 @@ impl Known {
 
     /// For how long a node that may have `lost` votes gives none.
     fn quarantine(&self, lost: bool) -> Duration {
-        match self.expected.guard && lost {
-            true => self.expected.quarantine,
-            false => Duration::ZERO,
+        if self.expected.guard && lost {
+            self.expected.quarantine
+        } else {
+            Duration::ZERO
         }
     }
 

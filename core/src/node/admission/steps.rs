@@ -57,14 +57,15 @@ impl StepWatch {
             reply,
             Reply::Granted { .. } | Reply::Extended { repaired: true }
         );
-        match new {
-            true => Reply::Failed(Fault {
+        if new {
+            Reply::Failed(Fault {
                 kind: FaultKind::NotReady,
                 text: "its clock has stepped: it may have voted too early after a restart".into(),
                 sent: true,
                 of_lock: false,
-            }),
-            false => reply,
+            })
+        } else {
+            reply
         }
     }
 

@@ -149,9 +149,10 @@ impl State {
             return after.fail(&mut item, fault);
         }
         self.stale = true;
-        let why = match self.shards.is_empty() {
-            true => "its servers are not known yet",
-            false => "no server of the cluster serves its hash slot",
+        let why = if self.shards.is_empty() {
+            "its servers are not known yet"
+        } else {
+            "no server of the cluster serves its hash slot"
         };
         self.wait(item, Instant::NEVER, why, after);
     }
@@ -419,9 +420,10 @@ impl Routes {
             let nowhere = guard.place_of(item).is_none();
             guard.stale |= nowhere;
             if waits.until > now || nowhere {
-                let until = match waits.until > now {
-                    true => waits.until,
-                    false => Instant::FAR,
+                let until = if waits.until > now {
+                    waits.until
+                } else {
+                    Instant::FAR
                 };
                 next = next.min(until).min(item.due());
                 guard.waiting.push_back(waits);

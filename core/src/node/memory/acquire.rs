@@ -87,9 +87,10 @@ impl MemoryNode {
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));
         let stands = found.own || !dead && holder.is_some_and(|holder| old.proves(holder));
-        match stands {
-            true => self.confirm_own(request, found, asked),
-            false => Reply::NotMine,
+        if stands {
+            self.confirm_own(request, found, asked)
+        } else {
+            Reply::NotMine
         }
     }
 

@@ -81,13 +81,13 @@ impl MemoryNode {
         let Some((counter, ttl)) = request.keys.counter() else {
             return;
         };
-        let end = match ttl.is_zero() {
-            true => self
-                .counters
+        let end = if ttl.is_zero() {
+            self.counters
                 .get(counter)
                 .filter(|(_, end)| tick(now) <= *end)
-                .map_or(Instant::FAR, |(_, end)| *end),
-            false => tick(now) + whole(ttl + ttl / 4),
+                .map_or(Instant::FAR, |(_, end)| *end)
+        } else {
+            tick(now) + whole(ttl + ttl / 4)
         };
         if self.fence(counter, now).is_none() {
             self.told.remove(counter);

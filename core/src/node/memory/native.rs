@@ -17,9 +17,10 @@ impl MemoryNode {
             return Voted::default();
         };
         let plain = request.not_after == 0;
-        let end = match plain {
-            true => life(now, ttl),
-            false => tick(Instant(0) + Duration::from_micros(request.not_after)),
+        let end = if plain {
+            life(now, ttl)
+        } else {
+            tick(Instant(0) + Duration::from_micros(request.not_after))
         };
         let stored =
             self.form(&request.keys.lock, now).is_none() && self.lock_of(request, now).is_none();

@@ -111,9 +111,10 @@ impl MemoryNode {
             return false;
         }
         let waited = form.is_none() && self.is_queued(request, found.now);
-        let least = match found.is_crowded() || waited {
-            true => life(found.now, request.keys.waits.place),
-            false => found.now,
+        let least = if found.is_crowded() || waited {
+            life(found.now, request.keys.waits.place)
+        } else {
+            found.now
         };
         let until = found.time + micros(long);
         let value = request.value.clone();

@@ -31,9 +31,10 @@ pub(crate) fn write_command(
         unreachable!("it is asked for by an owner's field");
     };
     let releases = request.op == Op::Release;
-    let keys = match releases {
-        true => 2,
-        false => 3 + 2 * usize::from(guard.is_some()),
+    let keys = if releases {
+        2
+    } else {
+        3 + 2 * usize::from(guard.is_some())
     };
     resp::write_array(out, 3 + keys + if releases { 4 } else { 8 });
     script::write_script(out, of(request), with_text);

@@ -117,9 +117,10 @@ impl Pipe {
             places: VecDeque::new(),
             voted: VecDeque::new(),
             replicas: Replicas::new(connected.wait_replicas, connected.node_timeout),
-            look_at: match connected.accept_eviction {
-                true => Instant::FAR,
-                false => at + LOOKED_AT,
+            look_at: if connected.accept_eviction {
+                Instant::FAR
+            } else {
+                at + LOOKED_AT
             },
             evicts: false,
             memory: None,
@@ -531,10 +532,7 @@ impl Pipe {
                 *place = None;
             } else {
                 let late = quiet_since.max(item.written) + patience;
-                let next = match told {
-                    true if late > now => late,
-                    _ => item.due(),
-                };
+                let next = if told && late > now { late } else { item.due() };
                 doubtful |= told && late <= now;
                 *due = (*due).min(next);
             }

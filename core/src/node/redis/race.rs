@@ -169,9 +169,10 @@ mod tests {
         fn sleep_until(&self, at: Instant) -> Sleep {
             let now = self.0.clone();
             Box::pin(poll_fn(move |_| {
-                match now.load(Ordering::Relaxed) >= at.0 {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
+                if now.load(Ordering::Relaxed) >= at.0 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
                 }
             }))
         }
@@ -244,9 +245,10 @@ mod tests {
                         if let Some(kind) = lock(&refuse).get(&to) {
                             return Poll::Ready(Err((*kind).into()));
                         }
-                        match lock(&open).contains(&to) {
-                            true => Poll::Ready(Ok(to)),
-                            false => Poll::Pending,
+                        if lock(&open).contains(&to) {
+                            Poll::Ready(Ok(to))
+                        } else {
+                            Poll::Pending
                         }
                     })
                 };

@@ -67,9 +67,10 @@ impl Subscription {
 
     /// There is a new connection, which has `subscribed` the inbox or has not.
     pub(crate) fn connected(&mut self, subscribed: bool) {
-        self.state = match subscribed {
-            true => State::Stands,
-            false => State::Never,
+        self.state = if subscribed {
+            State::Stands
+        } else {
+            State::Never
         };
         if let (true, Some(subscriber)) = (subscribed, &self.subscriber) {
             subscriber.on_subscribed(self.node);

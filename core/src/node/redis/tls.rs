@@ -204,9 +204,10 @@ impl Source {
         let found: Vec<_> = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<_, _>>()
             .map_err(|e| wrong(&e))?;
-        match found.is_empty() {
-            true => Err(wrong(&pem::Error::NoItemsFound)),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(wrong(&pem::Error::NoItemsFound))
+        } else {
+            Ok(found)
         }
     }
 
@@ -270,9 +271,10 @@ fn malformed(what: &str, wanted: &str, text: &[u8], error: &pem::Error) -> Error
         return Error::invalid(format!("{what}: {why}"));
     }
     let flat = text.windows(2).any(|pair| pair == br"\n");
-    let hint = match flat {
-        true => r"; it has `\n` where its lines end: put line breaks there",
-        false => "",
+    let hint = if flat {
+        r"; it has `\n` where its lines end: put line breaks there"
+    } else {
+        ""
     };
     Error::invalid(format!("{what}: no {wanted} in PEM form: {why}{hint}"))
 }

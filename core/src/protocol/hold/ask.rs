@@ -115,9 +115,10 @@ impl Hold {
     pub(crate) fn cheapest_means(&self, now: Instant) -> Means {
         let contended = || self.set.contention.is_seen(&self.terms.keys.lock, now);
         let alone = self.terms.keys.mode.is_alone();
-        match alone && self.fences.block == 1 && !contended() {
-            true => Means::Native,
-            false => Means::Script,
+        if alone && self.fences.block == 1 && !contended() {
+            Means::Native
+        } else {
+            Means::Script
         }
     }
 
@@ -139,9 +140,10 @@ impl Hold {
         let voted = state.votes.marks.iter().map(|mark| mark.stored).max();
         let voted = voted.unwrap_or(0);
         let candidate = voted.max(proposed);
-        let candidate = match self.is_undecided() {
-            true => self.first_slot().into(),
-            false => candidate,
+        let candidate = if self.is_undecided() {
+            self.first_slot().into()
+        } else {
+            candidate
         };
         // A node that may be in quarantine is asked so that it says so.
         let native = |i: usize| means == Means::Native && !self.is_out(i);
@@ -169,9 +171,10 @@ impl Hold {
                 let_in,
                 block: self.fences.block,
             };
-            match native.contains(node) && self.terms.keys.field.is_none() {
-                true => self.native_question(node, op, now),
-                false => self.question(node, op, now),
+            if native.contains(node) && self.terms.keys.field.is_none() {
+                self.native_question(node, op, now)
+            } else {
+                self.question(node, op, now)
             }
         };
         self.set.send(nodes.iter().map(ask), &sink);

@@ -24,10 +24,7 @@ impl fmt::Display for Said {
                 holder,
                 shared,
             } => {
-                f.write_str(match shared {
-                    true => "shared by others",
-                    false => "held by another",
-                })?;
+                f.write_str(if *shared { "shared by others" } else { "held by another" })?;
                 match holder {
                     Some(holder) if *shared => write!(f, ", {holder} among them")?,
                     Some(holder) => write!(f, ", {holder}")?,
@@ -99,9 +96,10 @@ impl NoQuorum {
 
     /// Why there was no quorum, as far as that is decided.
     pub(crate) fn kind(&self) -> Kind {
-        match self.open {
-            true => Kind::Undecided,
-            false => quorum::kind(&self.answers),
+        if self.open {
+            Kind::Undecided
+        } else {
+            quorum::kind(&self.answers)
         }
     }
 

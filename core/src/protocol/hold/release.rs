@@ -60,9 +60,10 @@ impl Release {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
             if self.is_decided(&state) {
-                Poll::Ready(match self.keeps {
-                    true => state.not_held < quorum && state.kept >= quorum,
-                    false => state.not_held + state.refused.0 < quorum,
+                Poll::Ready(if self.keeps {
+                    state.not_held < quorum && state.kept >= quorum
+                } else {
+                    state.not_held + state.refused.0 < quorum
                 })
             } else {
                 state.wakers.park(cx)
@@ -84,10 +85,7 @@ impl Release {
     /// Whether no answer that is to come changes anything.
     fn is_decided(&self, state: &Answers) -> bool {
         let all = state.open == 0;
-        let done = match self.keeps {
-            true => state.kept,
-            false => state.done,
-        };
+        let done = if self.keeps { state.kept } else { state.done };
         all || done >= quorum::quorum(self.set.links.len())
     }
 }
@@ -117,9 +115,10 @@ impl Sink for Release {
             _ => {}
         }
         // Whoever waits is woken once, at the answer that decides.
-        let wakers = match self.is_decided(&state) {
-            true => state.wakers.take(),
-            false => Wakers::default(),
+        let wakers = if self.is_decided(&state) {
+            state.wakers.take()
+        } else {
+            Wakers::default()
         };
         drop(state);
         wakers.wake();
@@ -227,9 +226,10 @@ impl Hold {
         }
         let full = keep + clock::drift_allowance(keep, self.terms.drift);
         let end = won + full;
-        match now < end {
-            true => Leaving::TakenUntil(end),
-            false => Leaving::Free,
+        if now < end {
+            Leaving::TakenUntil(end)
+        } else {
+            Leaving::Free
         }
     }
 

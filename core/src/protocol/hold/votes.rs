@@ -322,9 +322,10 @@ impl Votes {
         self.cast[i] = Vote::Granted(self.ends[i]);
         let (node, mark) = (&mut self.nodes[i], &mut self.marks[i]);
         node.had = Had {
-            until: match node.had.server == ticket.server {
-                true => node.had.until.max(new),
-                false => new,
+            until: if node.had.server == ticket.server {
+                node.had.until.max(new)
+            } else {
+                new
             },
             server: ticket.server,
         };
@@ -333,9 +334,10 @@ impl Votes {
         node.requests.renew_at = rules.coarse(ticket.sent + rules.renew_every);
         match reply {
             Reply::Granted { fence, .. } => {
-                match mark.blind {
-                    true => mark.found = *fence,
-                    false => mark.stored = *fence,
+                if mark.blind {
+                    mark.found = *fence
+                } else {
+                    mark.stored = *fence
                 }
                 // This vote ended the waiter's place; no other does.
                 node.queued = false;

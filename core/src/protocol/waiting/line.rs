@@ -320,9 +320,10 @@ impl Place {
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
         let line = table.get(&self.id);
-        match self.mode.is_alone() && line.is_some_and(|line| line.waiting() > 0) {
-            true => 1 + IN_A_ROW,
-            false => 1,
+        if self.mode.is_alone() && line.is_some_and(|line| line.waiting() > 0) {
+            1 + IN_A_ROW
+        } else {
+            1
         }
     }
 

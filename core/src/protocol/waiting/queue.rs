@@ -140,9 +140,10 @@ impl<'a> Quest<'a> {
         }
         let latest = deadline + self.terms.timing.node_timeout;
         loop {
-            let at = match self.overtime {
-                true => latest,
-                false => self.wake_at(deadline),
+            let at = if self.overtime {
+                latest
+            } else {
+                self.wake_at(deadline)
             };
             let event = self.event(at).await;
             if self.hold().is_won() {
@@ -158,9 +159,10 @@ impl<'a> Quest<'a> {
                 self.overtime = (now < latest) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
                     let lost = lost.in_the_end();
-                    return match lost.misconfigured {
-                        true => Ended::Misconfigured(lost),
-                        false => Ended::Deadline(lost),
+                    return if lost.misconfigured {
+                        Ended::Misconfigured(lost)
+                    } else {
+                        Ended::Deadline(lost)
                     };
                 }
                 continue;
@@ -209,9 +211,10 @@ impl<'a> Quest<'a> {
     /// acquire needs no timer.
     fn until_answered(&self, deadline: Instant) -> Instant {
         let answered = self.asked + 2 * self.terms.timing.node_timeout;
-        match deadline < answered {
-            true => deadline,
-            false => Instant::FAR,
+        if deadline < answered {
+            deadline
+        } else {
+            Instant::FAR
         }
     }
 
@@ -279,10 +282,11 @@ impl<'a> Quest<'a> {
     /// Asks all nodes, who was called; of a semaphore for the slot that is reserved for us.
     fn ask_called(&mut self, slot: Option<u32>) {
         let slots = matches!(self.terms.keys.mode, Mode::AnySlot(_));
-        match slots && !slot.is_some_and(|slot| self.hold().take_slot(slot)) {
+        if slots && !slot.is_some_and(|slot| self.hold().take_slot(slot)) {
             // Nobody of ours has called, or one who counts more slots than we do.
-            true => self.poll(),
-            false => self.ask_all(Means::Script),
+            self.poll()
+        } else {
+            self.ask_all(Means::Script)
         }
     }
 

@@ -435,9 +435,10 @@ impl Node {
             Some(record) => {
                 let pledge = Record::parse(record).is_some_and(|record| record.is_pledge());
                 let local = self.clock.local_ms(now);
-                return match pledge && self.state.quarantine(local).is_none() {
-                    true => Newness::New,
-                    false => Newness::Used,
+                return if pledge && self.state.quarantine(local).is_none() {
+                    Newness::New
+                } else {
+                    Newness::Used
                 };
             }
         }

@@ -182,14 +182,14 @@ impl Inner {
         // As the real link does, which schedules with faults have yet to learn: what
         // its release waits behind is written, though nobody wants it.
         let waits = |open: &&Open| open.request.op == Op::Release && open.connection == NOT_SENT;
-        let undone: Vec<_> = match self.network.even {
-            true => p
-                .open
+        let undone: Vec<_> = if self.network.even {
+            p.open
                 .values()
                 .filter(waits)
                 .map(|o| o.request.value.clone())
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         let is_undone = |value: &Value| undone.iter().any(|one| of_one_token(one, value));
         p.open.retain(|message, open| {

@@ -81,9 +81,10 @@ impl Inner {
         if request.op == Op::Release {
             let deleted = self.delete(pair, message, request);
             return Some(Answer {
-                said: match deleted {
-                    true => Said::Reply(Reply::Released { held: true }),
-                    false => Said::AskByScript,
+                said: if deleted {
+                    Said::Reply(Reply::Released { held: true })
+                } else {
+                    Said::AskByScript
                 },
                 time: None,
             });

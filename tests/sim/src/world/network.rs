@@ -187,9 +187,10 @@ pub(super) struct Connection {
 impl Inner {
     /// One way between a client and its node.
     pub(super) fn way(&self, pair: usize) -> Time {
-        match self.network.even {
-            true => self.network.base * (101 + (37 * pair as u64) % 97) / 100,
-            false => self.delay(self.pairs[pair].node),
+        if self.network.even {
+            self.network.base * (101 + (37 * pair as u64) % 97) / 100
+        } else {
+            self.delay(self.pairs[pair].node)
         }
     }
 

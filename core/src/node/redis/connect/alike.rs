@@ -106,9 +106,10 @@ impl<'a> Others<'a> {
                     false
                 }
             });
-        match self.asked.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if self.asked.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 }

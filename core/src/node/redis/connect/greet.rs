@@ -87,9 +87,10 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
     let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = answers.pop();
-    let counts = match counts_too(target, how) {
-        true => answers.pop().map(|reply| text(&reply)),
-        false => None,
+    let counts = if counts_too(target, how) {
+        answers.pop().map(|reply| text(&reply))
+    } else {
+        None
     };
     let record = match target.routes {
         None => answers.pop(),
@@ -174,11 +175,12 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             voted,
             stepped: how.stepped,
         },
-        server: match fails_over {
+        server: if fails_over {
             // Two of them may have the same address by their own account, in networks of
             // their own; and one that was promoted again is as good as another.
-            true => fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes()),
-            false => own_address,
+            fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes())
+        } else {
+            own_address
         },
         endpoint,
         about: Server {
@@ -195,17 +197,19 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
 /// The fault of a server that sentinels have named, which says so.
 pub(super) fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
     let text = of_server(address, endpoint, &fault.text);
-    match address.fails_over() {
-        true => fault.told_as(text),
-        false => fault,
+    if address.fails_over() {
+        fault.told_as(text)
+    } else {
+        fault
     }
 }
 
 /// What is wrong with a server, and where it is, if sentinels have named it.
 pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> String {
-    match address.fails_over() {
-        true => format!("the sentinels name {}: {text}", shown(endpoint)),
-        false => text.to_owned(),
+    if address.fails_over() {
+        format!("the sentinels name {}: {text}", shown(endpoint))
+    } else {
+        text.to_owned()
     }
 }
 
@@ -349,9 +353,10 @@ pub(super) async fn has_voted(
     record: Option<&str>,
     counts: Option<&str>,
 ) -> Result<bool, Fault> {
-    match is_pledge(record) && target.gate.expected().guard {
-        true => Ok(may_have_voted(&counted(wire, counts).await?)),
-        false => Ok(false),
+    if is_pledge(record) && target.gate.expected().guard {
+        Ok(may_have_voted(&counted(wire, counts).await?))
+    } else {
+        Ok(false)
     }
 }
 

@@ -163,9 +163,10 @@ pub(super) fn elsewhere(reply: Option<Resp>) -> Result<Resp, Fault> {
 /// [elsewhere]. Of the former a redirection says that it is of the wrong kind.
 pub(super) fn unmoved(target: &Target, reply: Resp) -> Result<Resp, Fault> {
     let of_cluster = target.routes.is_some();
-    match of_cluster {
-        true => elsewhere(Some(reply)),
-        false => Ok(reply),
+    if of_cluster {
+        elsewhere(Some(reply))
+    } else {
+        Ok(reply)
     }
 }
 

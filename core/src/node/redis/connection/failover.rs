@@ -176,12 +176,11 @@ impl Failover {
     fn end_former(&mut self, mut is_over: impl FnMut(&mut Former) -> bool) {
         let mut place = 0;
         while place < self.former.len() {
-            match is_over(&mut self.former[place]) {
-                true => {
-                    let over = self.former.remove(place);
-                    self.succeed(over.server);
-                }
-                false => place += 1,
+            if is_over(&mut self.former[place]) {
+                let over = self.former.remove(place);
+                self.succeed(over.server);
+            } else {
+                place += 1
             }
         }
     }

@@ -74,9 +74,10 @@ impl Replicas {
                     _
                 )
             );
-            match vote {
-                true => self.parked.push_back((Some(item), outcome)),
-                false => done.push_back((item, outcome)),
+            if vote {
+                self.parked.push_back((Some(item), outcome))
+            } else {
+                done.push_back((item, outcome))
             }
         }
     }

@@ -477,7 +477,7 @@ typedef struct quorlock_stats_t {
    */
   uint64_t ahead;
   /**
-   * Messages that named nobody who waits, or that no node sends: late, or forged.
+   * Messages that named no waiter, or that no node sends: late, or forged.
    */
   uint64_t stray_messages;
 } quorlock_stats_t;

@@ -709,27 +709,6 @@ impl Settings {
                 )
             }));
         }
-        let memory = |node: &&Address| matches!(node.endpoint, Endpoint::Memory(_));
-        if self.wait_replicas > 0
-            && let Some(node) = self.nodes.iter().find(memory)
-        {
-            return Err(Error::invalid(format!(
-                "wait_replicas is {}, and the node {} has no replicas: it lives in this process; \
-                 set wait_replicas to 0",
-                self.wait_replicas, node.shown
-            )));
-        }
-        if self.namespace.is_empty()
-            || self.namespace.len() > 256
-            || self.namespace.contains(['{', '}'])
-        {
-            return Err(Error::invalid(format!(
-                "namespace is {}: give 1 to 256 bytes without braces",
-                given::shown("namespace", &self.namespace)
-            )));
-        }
-        given::check("namespace", self.namespace.as_bytes()).map_err(Error::invalid)?;
-        given::check("set_name", self.set_name.as_bytes()).map_err(Error::invalid)?;
         let times = self.times(&self.lock);
         // Made from core/options.toml: bounds.
         within(
@@ -754,6 +733,27 @@ impl Settings {
         fraction("min_validity", self.min_validity, 0.0, 0.9)?;
         counted("wait_replicas", self.wait_replicas, 0, 16)?;
         // End of what is made.
+        let memory = |node: &&Address| matches!(node.endpoint, Endpoint::Memory(_));
+        if self.wait_replicas > 0
+            && let Some(node) = self.nodes.iter().find(memory)
+        {
+            return Err(Error::invalid(format!(
+                "wait_replicas is {}, and the node {} has no replicas: it lives in this process; \
+                 set wait_replicas to 0",
+                self.wait_replicas, node.shown
+            )));
+        }
+        if self.namespace.is_empty()
+            || self.namespace.len() > 256
+            || self.namespace.contains(['{', '}'])
+        {
+            return Err(Error::invalid(format!(
+                "namespace is {}: give 1 to 256 bytes without braces",
+                given::shown("namespace", &self.namespace)
+            )));
+        }
+        given::check("namespace", self.namespace.as_bytes()).map_err(Error::invalid)?;
+        given::check("set_name", self.set_name.as_bytes()).map_err(Error::invalid)?;
         if self.set_name.is_empty()
             || self.set_name.len() > 64
             || !self.set_name.bytes().all(|b| b.is_ascii_graphic())

@@ -354,7 +354,7 @@ impl fmt::Display for Metrics {
             ),
             (
                 "quorlock_stray_messages_total",
-                "Messages that named nobody who waits, or that no node sends.",
+                "Messages that named no waiter, or that no node sends.",
                 s.stray_messages,
             ),
             (

@@ -41,7 +41,7 @@ pub struct Stats {
     pub queued: u64,
     /// Waiters of other clients before the last of those, as far as the node told. Falls too.
     pub ahead: u64,
-    /// Messages that named nobody who waits, or that no node sends: late, or forged.
+    /// Messages that named no waiter, or that no node sends: late, or forged.
     pub stray_messages: u64,
     // End of what is made.
 }

@@ -71,7 +71,7 @@ export interface Stats {
   readonly queued: number;
   /** Waiters of other clients before the last of those, as far as the node told. Falls too. */
   readonly ahead: number;
-  /** Messages that named nobody who waits, or that no node sends: late, or forged. */
+  /** Messages that named no waiter, or that no node sends: late, or forged. */
   readonly strayMessages: number;
   // End of what is made.
 }

@@ -36,13 +36,15 @@ class Jobs(unittest.TestCase):
 
     def hosts(self, file, command, ends=False, **environment):
         """Starts the program on two hosts; gives how often the job ran: within one time, or in about three."""
-        path = self.folder / file
-        path.write_text(program(file))
         told = {**os.environ, "QUORLOCK_NODES": ",".join(self.stage.urls()), "PYTHONUNBUFFERED": "1"}
         hosts = []
         for number in (1, 2):
             own = {key: value.format(number) for key, value in environment.items()}
-            hosts.append(subprocess.Popen([*command, str(path)] if ends or command[-1] != "-B" else command, cwd=self.folder,
+            # A folder for each: Celery's beat keeps its schedule where it runs.
+            path = self.folder / str(number) / file
+            path.parent.mkdir()
+            path.write_text(program(file))
+            hosts.append(subprocess.Popen([*command, str(path)] if ends or command[-1] != "-B" else command, cwd=path.parent,
                                           env={**told, **own}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         try:
             if not ends:

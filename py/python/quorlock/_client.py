@@ -706,7 +706,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         - `passed_on`: leases that were released and went to the next in line of this client without a request.
         - `queued`: calls that stand in the queue of a node now, among those of all clients: at most one for each lock;
           `ahead`: waiters of other clients before the last of those, as far as the node told. Both fall too.
-        - `stray_messages`: messages that named nobody who waits, or that no node sends: late, or forged.
+        - `stray_messages`: messages that named no waiter, or that no node sends: late, or forged.
         """
         return self._core.stats()
 

@@ -116,7 +116,7 @@ impl Inbox {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// How many messages named nobody who waits.
+    /// How many messages named no waiter.
     pub(crate) fn stray(&self) -> u64 {
         self.stray.load(Ordering::Relaxed)
     }

@@ -112,7 +112,7 @@ gate: ## the rest of what CI runs, 35 min: seeded bugs, bytes, clusters, model, 
 	$(VENV)/bin/python tests/run.py --tier gate
 
 sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes, CLUSTERS=1 over links to clusters, DEATHS=1 with tasks that end (tests/sim/README.md)
-	@$(if $(MUTANT),RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=target/mutants )$(CARGO) build --release -q --workspace --bin quorlock-sim
+	@$(if $(MUTANT),$(PYTHON) tests/sim/bugs.py >/dev/null && cd target/mutants/tree && RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=.. )$(CARGO) build --release -q --workspace --bin quorlock-sim
 	@target/$(if $(MUTANT),mutants/)release/quorlock-sim \
 		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters) $(if $(DEATHS),--deaths) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) $(if $(DEATHS),--deaths) $(if $(CLUSTERS),--clusters --schedules 20000,--schedules 300000)) $(if $(MUTANT),--mutant $(MUTANT))
 

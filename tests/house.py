@@ -19,7 +19,7 @@ WINGS = {
     "public": {"ground", "runtime", "node", "node::memory", "node::redis", "node::cluster", "protocol"},
     "binding": {"ground", "runtime", "node", "node::memory", "node::redis", "node::cluster", "protocol", "public"},
 }
-GROUND = {"clock", "error", "event", "foreign", "given", "hash", "lean", "mutants", "mutex", "owner", "process", "sync", "token", "wakers"}
+GROUND = {"clock", "error", "event", "foreign", "given", "hash", "lean", "mutex", "owner", "process", "sync", "token", "wakers"}
 # The crate's root shows what the others have, and probes are for tests.
 APART = {"", "probe"}
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What threads of the core share, in all interleavings of their steps: the tests of the core named `loom_tests`.
 
-One build with `--cfg quorlock_loom`, which puts loom's locks in place of the system's (core/src/sync.rs), and with the seeded
-bugs. The flag is our own: crates that we use take `--cfg loom` for themselves. Each bug that `sim/caught.txt` names with the
+One build with `--cfg quorlock_loom`, which puts loom's locks in place of the system's (core/src/sync.rs), of the copy that has the seeded
+bugs (sim/bugs.py). The flag is our own: crates that we use take `--cfg loom` for themselves. Each bug that `sim/caught.txt` names with the
 word `loom` has to make its test fail: a wake-up that is lost is a deadlock there. Ends with `N passed, M failed`.
 """
 
@@ -11,6 +11,10 @@ import pathlib
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "sim"))
+
+import bugs  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CAUGHT = ROOT / "tests" / "sim" / "caught.txt"
@@ -23,7 +27,7 @@ def cargo(*words, bug="", **options):
     env = dict(os.environ, RUSTFLAGS="--cfg quorlock_loom --cfg mutants -A warnings", CARGO_TARGET_DIR=str(TARGET),
                QUORLOCK_MUTANT=bug)
     command = ["cargo", "test", "--quiet", "--locked", "-p", "quorlock", "--lib", *words]
-    return subprocess.run(command, cwd=ROOT, env=env, text=True, **options)
+    return subprocess.run(command, cwd=bugs.TREE, env=env, text=True, **options)
 
 
 def outcome(test, bug):
@@ -38,6 +42,7 @@ def outcome(test, bug):
 
 
 def main():
+    bugs.copy()
     cargo("--no-run", check=True)
     (passed, failed), said = outcome("loom_tests", "")
     explored = re.findall(r"---- (\S+) stdout ----\n(\d+ interleavings)", said)

@@ -31,7 +31,6 @@ PLACES = {
     "full": ["full.py"],
     "core": ["../core/src/**/*.rs"],
     "cli": ["../core/cli/tests/*.rs", "../core/cli/src/**/*.rs"],
-    "mutant": ["../core/src/**/*.rs"],
     "restarts": ["faults/restarts.py"],
     "faults": ["faults/test_kinds.py"],
     "failover": ["failover/judge.py"],
@@ -44,6 +43,7 @@ BEGINS = {"rust": "fn {}(", "py": "def {}(self", "node": 'test("{}"', "c": "TEST
 # Which runner of scenario files stands for which column.
 RUNNERS = {"Rust": "rust", "Python": "blocking", "asyncio": "asyncio", "Node": "node-esm", "C": "c", "C++": "cpp"}
 SCENARIOS = {pathlib.Path(path).stem: scenario.load(path) for path in scenario.of_runner()}
+TEXT["mutant"] = "".join(f'"{path.stem}"' for path in (TESTS / "sim" / "bugs").glob("*.bug"))
 
 
 def rows(path):

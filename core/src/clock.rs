@@ -11,8 +11,6 @@ use std::ops::{Add, Sub};
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::mutants::mutant;
-
 /// A moment on a [`Clock`], in nanoseconds since an arbitrary start.
 ///
 /// Arithmetic saturates: a far deadline stays far.
@@ -76,7 +74,7 @@ const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 /// The clock that is read.
 #[cfg(unix)]
 fn clock() -> libc::clockid_t {
-    mutant!("clock-stops-asleep", CLOCK, libc::CLOCK_MONOTONIC)
+    CLOCK
 }
 
 #[cfg(unix)]
@@ -116,13 +114,7 @@ pub(crate) fn system_now() -> Instant {
 /// The part of a ttl that is not relied upon: clocks may run at rates that
 /// differ by `drift`, and a node's clock ticks in milliseconds.
 pub fn drift_allowance(ttl: Duration, drift: f64) -> Duration {
-    mutant!(
-        "no-drift",
-        // Quicker than `mul_f64`, for each vote is counted with it.
-        Duration::from_nanos((nanos(ttl) as f64 * drift) as u64)
-            + mutant!("no-tick", Duration::from_millis(2), Duration::ZERO),
-        Duration::ZERO
-    )
+    Duration::from_nanos((nanos(ttl) as f64 * drift) as u64) + Duration::from_millis(2)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::given;
-use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::{MOST_SLOTS, Naming};
 use crate::node::{Mode, Waits};
@@ -121,7 +120,7 @@ impl RestartGuard {
     /// What it means for a set of this many nodes, some of which fail over or none.
     pub(crate) fn is_on(self, nodes: usize, fails_over: bool) -> bool {
         match self {
-            RestartGuard::Auto => nodes >= 3 || mutant!("auto-ignores-failover", fails_over, false),
+            RestartGuard::Auto => nodes >= 3 || fails_over,
             RestartGuard::On => true,
             RestartGuard::Off => false,
         }
@@ -542,7 +541,7 @@ impl LockOptions {
         }
         // Made from core/options.toml: bounds of a lock.
         // End of what is made.
-        if mutant!("leads-with-others", self.election, false) {
+        if self.election {
             self.check_election()?;
         }
         if self.shared {
@@ -587,7 +586,7 @@ impl LockOptions {
             )));
         }
         if let Some(every) = self.once
-            && mutant!("keeps-into-the-next-run", self.keep >= every, false)
+            && (self.keep >= every)
         {
             return Err(Error::invalid(format!(
                 "keep is {:?} of a job that is to run every {every:?}: the next run would be left \
@@ -673,7 +672,7 @@ impl Settings {
         let slower = (2 * reservation).saturating_sub(3 * RESERVATION);
         Waits {
             reservation,
-            place: self.max_ttl().max(3 * POLL) + mutant!("slow-place", slower, Duration::ZERO),
+            place: self.max_ttl().max(3 * POLL) + slower,
             most: QUEUE_BOUND,
         }
     }
@@ -697,16 +696,17 @@ impl Settings {
                 continue;
             };
             let origin = node.origin;
-            return Err(Error::invalid(match other.db == node.db {
-                true => format!(
+            return Err(Error::invalid(if other.db == node.db {
+                format!(
                     "the node {} is listed twice: each node must be a server of its own{origin}",
                     node.shown
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "the nodes {} and {} are databases of one server, and fail together: each node \
                      must be a server of its own{origin}",
                     other.shown, node.shown
-                ),
+                )
             }));
         }
         let times = self.times(&self.lock);

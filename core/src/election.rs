@@ -25,7 +25,6 @@ use crate::event::event;
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{Lease, Lost};
 use crate::lock::Lock;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::protocol::loss::LossReason;
 use crate::protocol::retry::campaign_pause;
@@ -474,7 +473,7 @@ async fn lead<W: Future>(
     at_work: &AtWork,
 ) -> Ended<W::Output> {
     // It may be over already: what makes the work is a step of it, too.
-    if mutant!("begins-unasked", !term.is_held(), false) {
+    if !term.is_held() {
         return Ended::Lost;
     }
     // Lives longer than the work.
@@ -486,7 +485,7 @@ async fn lead<W: Future>(
     let ended = poll_fn(|cx| {
         let told = Pin::new(&mut lost).poll(cx).is_ready();
         // The loss may be told to nobody yet: the clock is asked.
-        if mutant!("leads-unasked", told || !term.is_held(), told) {
+        if told || !term.is_held() {
             return Poll::Ready(Ended::Lost);
         }
         // Says so before it asks: a resignation that is not seen here sees this.
@@ -528,11 +527,7 @@ impl Failures {
     /// next is asked for.
     pub fn none_after(&mut self, led: Duration) -> Duration {
         self.0 = 0;
-        mutant!(
-            "again-at-once",
-            BETWEEN_TERMS.saturating_sub(led),
-            Duration::ZERO
-        )
+        BETWEEN_TERMS.saturating_sub(led)
     }
 
     /// See [`Election::run`].

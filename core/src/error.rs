@@ -430,9 +430,10 @@ pub(crate) fn within_wait(wait: Option<Duration>) -> String {
     if wait.subsec_nanos().is_multiple_of(1_000_000) {
         return format!(" within {wait:?}");
     }
-    let step = match wait < Duration::from_millis(100) {
-        true => 1_000,
-        false => 10_000,
+    let step = if wait < Duration::from_millis(100) {
+        1_000
+    } else {
+        10_000
     };
     let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX / 2);
     let rounded = Duration::from_micros((micros + step / 2) / step * step);

@@ -11,7 +11,6 @@ use data_encoding::BASE64URL_NOPAD;
 use crate::config::is_label;
 use crate::error::Error;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::Value;
 use crate::node::names::Naming;
 
@@ -43,9 +42,10 @@ pub(crate) struct Exported {
 
 impl Exported {
     pub(crate) fn naming(&self) -> Naming {
-        match self.raw {
-            true => Naming::Raw,
-            false => Naming::Tagged,
+        if self.raw {
+            Naming::Raw
+        } else {
+            Naming::Tagged
         }
     }
 
@@ -128,10 +128,10 @@ impl Exported {
         // The checksum is no signature: a text may say anything. Only a value that is ours names a
         // lease; any other would be that of another library, or a text that a node makes itself.
         let value = Value(value.into());
-        mutant!("adopts-what-is-no-lease", is_whole(&value), true).then_some(())?;
+        is_whole(&value).then_some(())?;
         let (raw, slot) = (yes(raw)?, some(slot).map(u32::try_from).transpose().ok()?);
         // A semaphore has no raw name.
-        mutant!("slot-of-a-raw-name", !raw || slot.is_none(), true).then_some(())?;
+        (!raw || slot.is_none()).then_some(())?;
         Some(Exported {
             set_name: String::from_utf8(set_name).ok()?,
             nodes,

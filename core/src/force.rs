@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
-use crate::mutants::mutant;
 use crate::node::{Keys, Seen, Standing, TOLD, Value};
 use crate::protocol::force::{Freed, Target, ban, force_out, late, targets};
 use crate::protocol::inspect::{Said, inspect};
@@ -126,7 +125,7 @@ async fn free(
         let out: Vec<_> = values.into_iter().map(target).collect();
         for done in force_out(set, keys, &out, node_timeout).await {
             let few = done.iter().flatten().count() < quorum(done.len());
-            if mutant!("forces-a-minority", few, false) {
+            if few {
                 return Err(half_done(&done, &found, name));
             }
             freed += done.iter().flatten().filter(|held| **held).count();
@@ -134,7 +133,7 @@ async fn free(
         // Of readers each node tells some at a time.
         let told = |seen: &Seen| seen.readers as usize <= seen.sharers.len();
         let told = said.iter().flatten().all(told);
-        if mutant!("forced-out-up-to-a-number", told, true) {
+        if told {
             return Ok(Forced { found, freed });
         }
         if looks == 0 || set.clock.now() >= end {
@@ -189,11 +188,7 @@ fn half_looked(said: &[Said], found: &Inspection, freed: usize) -> Error {
 fn check(found: &Inspection, fence: u64) -> Result<(), Error> {
     let name = shown(found.name());
     let own = found.holder().and_then(Holder::fence);
-    if mutant!(
-        "forces-by-the-last-fence-alone",
-        found.is_held_by(fence),
-        false
-    ) {
+    if found.is_held_by(fence) {
         return Ok(());
     }
     let message = match found.fence() {

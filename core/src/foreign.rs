@@ -3,8 +3,6 @@
 //! length. What is shown of it is [cut and escaped](told). Errors, faults and lines of the log
 //! see to the [whole](message) once more, as they are made.
 
-use crate::mutants::mutant;
-
 /// How many characters are shown of a text from outside.
 pub const MOST: usize = 200;
 
@@ -14,10 +12,7 @@ const LONGEST: usize = 2000;
 /// A text from outside for a message or a report: at most [`MOST`] characters, of which none ends
 /// a line or rules a terminal. One that was shown so before stays as it is.
 pub fn told(text: &str) -> String {
-    escaped(
-        text,
-        mutant!("foreign-text-of-any-length", MOST, usize::MAX),
-    )
+    escaped(text, MOST)
 }
 
 /// The same of bytes, which are to be UTF-8.
@@ -31,7 +26,7 @@ pub fn message(text: impl Into<String>) -> String {
     if text.len() <= LONGEST && text.chars().all(is_visible) {
         return text;
     }
-    mutant!("foreign-text-in-messages", escaped(&text, LONGEST), text)
+    escaped(&text, LONGEST)
 }
 
 /// The text with what is not visible as `\u{…}`; at most this many characters, the last of them
@@ -41,9 +36,10 @@ fn escaped(text: &str, most: usize) -> String {
     let (mut shown, mut count, mut kept) = (String::new(), 0, 0);
     for c in text.chars() {
         let before = shown.len();
-        match is_visible(c) {
-            true => shown.push(c),
-            false => shown.extend(c.escape_debug()),
+        if is_visible(c) {
+            shown.push(c)
+        } else {
+            shown.extend(c.escape_debug())
         }
         count += shown[before..].chars().count();
         if count < most {
@@ -72,7 +68,7 @@ pub fn is_visible(c: char) -> bool {
 /// The name or address of a server's host that was told by another server, if it can be one.
 pub fn host(text: &str) -> Option<String> {
     let is_one = text.len() <= 255 && text.chars().all(|c| c != ' ' && is_visible(c));
-    mutant!("any-text-is-a-host", is_one, true).then(|| text.to_owned())
+    is_one.then(|| text.to_owned())
 }
 
 #[cfg(test)]

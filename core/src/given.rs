@@ -5,8 +5,6 @@
 //! and of a text its length, unless it is shorter than any secret. What others see as a matter of
 //! course, as the name of a lock, is refused where it is a URL with a password or a key.
 
-use crate::mutants::mutant;
-
 /// The longest text that is shown as it is, in characters.
 const SHORT: usize = 5;
 
@@ -31,20 +29,17 @@ pub fn is_secret(option: &str) -> bool {
 /// A text that was given for an option, for a message.
 pub fn shown(option: &str, given: &str) -> String {
     let characters = given.chars().count();
-    let plain = mutant!(
-        "shows-what-was-given",
-        characters <= SHORT && !is_secret(option),
-        true
-    );
-    match plain {
-        true => format!("`{}`", given.escape_debug()),
-        false => format!("text of {characters} characters"),
+    let plain = characters <= SHORT && !is_secret(option);
+    if plain {
+        format!("`{}`", given.escape_debug())
+    } else {
+        format!("text of {characters} characters")
     }
 }
 
 /// Refuses a text that everybody sees and that holds a secret; `what` it is.
 pub fn check(what: &str, text: &[u8]) -> Result<(), String> {
-    let found = mutant!("secrets-are-names", found(text), None);
+    let found = found(text);
     match found {
         Some(secret) => Err(format!(
             "{what} is {secret}, and others see it: nodes, logs, and who else asks. URLs of nodes are \

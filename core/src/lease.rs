@@ -12,7 +12,6 @@ use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::event::event;
 use crate::export::Exported;
-use crate::mutants::mutant;
 use crate::node::Mode;
 use crate::node::names::{Naming, is_same};
 use crate::protocol::hold::{Extended, Hold, Release, Watch};
@@ -106,12 +105,7 @@ impl Lease {
     /// may go on after that, for another handle or for the next in the line.
     fn kept(&self) -> Option<&Arc<Hold>> {
         let held = &self.share.held;
-        let released = mutant!("released-handle-holds", self.share.is_released(), false);
-        let released = mutant!(
-            "passed-on-handle-holds",
-            released,
-            released && held.hold.lease() == held.lease
-        );
+        let released = self.share.is_released();
         let ours = !released && self.client.is_here();
         ours.then_some(&held.hold)
     }
@@ -183,7 +177,7 @@ impl Lease {
     pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
         self.client.check()?;
         let ample = self.remaining() >= min && self.is_held();
-        if mutant!("ensure-asks-nobody", ample, true) {
+        if ample {
             return Ok(());
         }
         let counted = self.client.settings.timing(self.ttl).counted;
@@ -194,7 +188,7 @@ impl Lease {
             )));
         }
         self.extend(None).await?;
-        if mutant!("ensures-too-little", self.remaining() < min, false) {
+        if self.remaining() < min {
             return Err(Error::new(
                 ErrorKind::LockLost,
                 format!(
@@ -300,8 +294,6 @@ impl Lease {
         let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
         let ttl = hold.terms.timing.ttl;
         self.extended(hold.extend(lease, ttl).await, "export")?;
-        let _: Option<Option<Duration>> =
-            mutant!("export-ends-before-its-text", None, hold.export(lease));
         Ok(())
     }
 
@@ -431,9 +423,10 @@ impl Lease {
     /// no renewal moves, or that it expires.
     #[doc(hidden)]
     pub fn ending(&self) -> LossReason {
-        match self.share.held.hold.is_at_its_cap() {
-            true => LossReason::MaxHold,
-            false => LossReason::Expired,
+        if self.share.held.hold.is_at_its_cap() {
+            LossReason::MaxHold
+        } else {
+            LossReason::Expired
         }
     }
 
@@ -487,9 +480,10 @@ impl Lease {
     /// gets.
     #[doc(hidden)]
     pub fn delivered(self) -> Result<Lease, Error> {
-        match self.is_held() {
-            true => Ok(self.handed_over()),
-            false => Err(self.lost_error()),
+        if self.is_held() {
+            Ok(self.handed_over())
+        } else {
+            Err(self.lost_error())
         }
     }
 
@@ -550,7 +544,7 @@ impl Lease {
 pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
     let hold = &share.held.hold;
     match client.owners.leave(share) {
-        Left::Before => mutant!("released-twice-is-told-twice", false, true),
+        Left::Before => false,
         Left::Others => hold.is_held(),
         Left::Last(watched) => match client.lines.pass(hold, watched) {
             Passed::On => true,

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::lease::{Lease, Lost};
-use crate::mutants::mutant;
 use crate::node::names::{Naming, is_same};
 use crate::protocol::loss::LossReason;
 
@@ -67,9 +66,7 @@ impl Leases {
     /// Whether all of them are valid now: see [`Lease::is_held`].
     pub fn is_held(&self) -> bool {
         let mut held = self.iter().map(Lease::is_held);
-        mutant!("one-of-all-is-enough", held.all(|held| held), {
-            held.any(|held| held)
-        })
+        held.all(|held| held)
     }
 
     /// The least that any of them has left: see [`Lease::remaining`].
@@ -119,7 +116,7 @@ impl Leases {
     /// Once polled the releases are on their way; dropping the future only stops the wait
     /// for them.
     pub async fn release(&self) -> Result<bool, Error> {
-        let most = mutant!("undo-forgets-last", self.0.len(), self.0.len().max(2) - 1);
+        let most = self.0.len();
         let all = together(self.iter().take(most).map(Lease::release)).await;
         let all: Vec<bool> = all.into_iter().collect::<Result<_, _>>()?;
         Ok(all.into_iter().all(|held| held))
@@ -246,9 +243,10 @@ pub(crate) async fn together<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::
                 *done = Some(output);
             }
         }
-        match all.iter().all(|(_, done)| done.is_some()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if all.iter().all(|(_, done)| done.is_some()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     })
     .await;

@@ -92,7 +92,6 @@ mod leases;
 mod lock;
 mod locks;
 mod metrics;
-mod mutants;
 mod mutex;
 mod node;
 #[cfg(feature = "serde")]
@@ -143,8 +142,6 @@ pub use stats::Stats;
 #[doc(hidden)]
 pub mod sim {
     pub use crate::clock::{Clock, Instant, Sleep};
-    #[cfg(mutants)]
-    pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
     pub use crate::node::memory::{
         Form, Line, MemoryNode, Message, OtherRecord, Place, Readers, Whom,

@@ -18,7 +18,6 @@ use crate::force::{Forced, force_release};
 use crate::given;
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
-use crate::mutants::mutant;
 use crate::node::names::{self, MOST_SLOTS, Naming};
 use crate::node::{Field, Keys, LockId, Mode};
 use crate::owner::{Bound, Owner};
@@ -177,12 +176,11 @@ impl Lock {
         if self.options.owner.is_some() {
             return self;
         }
-        match self.options.owned_by_threads && !self.has_slots() {
-            true => self.owner(Owner::current_thread()),
-            false => {
-                self.options.acquirer = Bound::told_at_the_end_of_this_thread();
-                self
-            }
+        if self.options.owned_by_threads && !self.has_slots() {
+            self.owner(Owner::current_thread())
+        } else {
+            self.options.acquirer = Bound::told_at_the_end_of_this_thread();
+            self
         }
     }
 
@@ -355,7 +353,7 @@ impl Lock {
         let group = self.measured_group()?;
         let set = &self.client.running()?.set;
         // A candidate waits for as long as another leads, which nobody has to be told.
-        let waits = mutant!("candidates-wait", !self.options.election, true);
+        let waits = !self.options.election;
         Ok(Timed::begin(set, group, &self.name, waits))
     }
 
@@ -411,13 +409,13 @@ impl Lock {
             let (lease, entered) = self.acquired(client, &terms, wait).await?;
             // Looked at in the poll that hands it over. One that is lost is
             // given back, and asked for again while there is time.
-            if entered || mutant!("lost-is-handed-over", lease.is_held(), true) {
+            if entered || lease.is_held() {
                 return Ok((lease, entered));
             }
             let left = deadline.map(|deadline| clock.now().until(deadline));
-            wait = mutant!("lost-waits-anew", left, self.options.wait);
+            wait = left;
             let over = left == Some(Duration::ZERO);
-            if mutant!("lost-is-asked-for-behind-its-wait", over, false) {
+            if over {
                 return Err(lease.lost_error());
             }
             terms = self.terms(client)?;
@@ -497,7 +495,7 @@ impl Lock {
             }
             let held = client.owners.mode_of(keys.id(), owner?)?;
             let upgrades = (held, keys.mode) == (Mode::Shared, Mode::Exclusive);
-            if mutant!("upgrade-allowed", upgrades, false) {
+            if upgrades {
                 return Some(Err(self.would_deadlock()));
             }
             let owner = owner?;
@@ -508,8 +506,7 @@ impl Lock {
             // An owner by name may have other threads, one of which may release the lease.
             let slot = matches!(keys.mode, Mode::AnySlot(_));
             let itself = owner.is_thread() && !slot;
-            mutant!("waits-for-its-own-thread", itself, false)
-                .then(|| Err(self.held_by_the_thread_itself(&held.held)))
+            itself.then(|| Err(self.held_by_the_thread_itself(&held.held)))
         };
         let set = &client.set;
         let wait = Wait {
@@ -542,7 +539,7 @@ impl Lock {
     fn reentered(&self, client: &Arc<Inner>, share: Share) -> Result<Lease, Error> {
         let told = self.overruled(client, &share.held);
         let lease = self.lease(client, share);
-        if !mutant!("reenters-the-lost", lease.is_held(), true) {
+        if !lease.is_held() {
             let lost = lease.loss().map(|reason| self.lost_before(reason));
             return Err(lost.unwrap_or_else(|| lease.lost_error()));
         }
@@ -895,9 +892,10 @@ const MOST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Nothing, where an error says that others hold the lock.
 pub(crate) fn unless_others<T>(error: Error) -> Result<Option<T>, Error> {
-    match error.is_busy() {
-        true => Ok(None),
-        false => Err(error),
+    if error.is_busy() {
+        Ok(None)
+    } else {
+        Err(error)
     }
 }
 
@@ -928,11 +926,7 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
     }
     let (lock, companions) = match options.mode() {
         _ if options.layout == Layout::Redisson => {
-            let companions = mutant!(
-                "layouts-are-one-lock",
-                names::redisson(namespace, &key),
-                names::companions(namespace, &key, naming)
-            );
+            let companions = names::redisson(namespace, &key);
             (key, companions)
         }
         Mode::AnySlot(_) if naming == Naming::Tagged => names::semaphore(namespace, &key),

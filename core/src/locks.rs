@@ -28,7 +28,6 @@ use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{Lease, Lost};
 use crate::leases::{Leases, together};
 use crate::lock::{Lock, unless_others};
-use crate::mutants::mutant;
 use crate::owner::Owner;
 
 /// How many locks may be asked for at once.
@@ -113,9 +112,7 @@ impl Locks {
             lock.check()?;
             keyed.push((lock.key()?, lock));
         }
-        if mutant!("locks-unsorted", true, false) {
-            keyed.sort_by(|a, b| a.0.cmp(&b.0));
-        }
+        keyed.sort_by(|a, b| a.0.cmp(&b.0));
         keyed.dedup_by(|a, b| a.0 == b.0);
         match keyed.len() {
             0 => Err(Error::invalid(
@@ -293,7 +290,7 @@ impl Gathering {
             // One that could not be lengthened is held for as long as it was.
             drop(together(held.map(|lease| lease.extend(None))).await);
         }
-        mutant!("asks-for-the-lost-later", self.let_go(), Ok(()))
+        self.let_go()
     }
 
     /// What was lost, or will be too soon, is missing. Of what was entered a loss ends the call.
@@ -302,13 +299,11 @@ impl Gathering {
         let lasts = |lease: &Lease| lease.is_held() && lease.remaining() >= least;
         for (won, entered) in self.won.iter_mut().zip(&self.entered) {
             match won {
-                Some(lease)
-                    if mutant!("entered-loss-goes-on", *entered && !lease.is_held(), false) =>
-                {
+                Some(lease) if (*entered && !lease.is_held()) => {
                     return Err(lease.lost_error());
                 }
                 Some(_) if *entered => {}
-                _ => drop(won.take_if(|lease| !mutant!("loss-of-one-ignored", lasts(lease), true))),
+                _ => drop(won.take_if(|lease| !lasts(lease))),
             }
         }
         Ok(())
@@ -319,7 +314,7 @@ impl Gathering {
     async fn wait_for(&mut self, first: usize, deadline: Option<Instant>) -> Result<(), Error> {
         let behind = self.won.iter_mut().zip(&self.entered).skip(first + 1);
         for (won, _) in behind.filter(|(_, entered)| !**entered) {
-            mutant!("keeps-later-names", drop(won.take()), ());
+            drop(won.take());
         }
         let refused = self.refused[first].take();
         let lock = &self.locks[first];
@@ -344,9 +339,10 @@ impl Gathering {
                 return Poll::Ready(Some(won));
             }
             let lost = |lost: &mut Lost| Pin::new(lost).poll(cx).is_ready();
-            match losses.iter_mut().any(lost) {
-                true => Poll::Ready(None),
-                false => Poll::Pending,
+            if losses.iter_mut().any(lost) {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
             }
         });
         self.has_waited = true;

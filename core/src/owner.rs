@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::mutants::mutant;
-
 /// Who may re-enter: a thread, a task, or a named owner.
 ///
 /// Two acquisitions of one lock by one owner, within one client, share one
@@ -153,8 +151,7 @@ impl Bound {
 
     /// Whether the lease is to be renewed no more.
     pub(crate) fn ends_lease(&self) -> bool {
-        mutant!("by-hand-ends-with-its-thread", self.ends, true)
-            && self.gone.load(Ordering::Relaxed)
+        self.ends && self.gone.load(Ordering::Relaxed)
     }
 
     /// Whether it is to be told that the thread has ended.

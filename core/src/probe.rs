@@ -87,9 +87,10 @@ pub fn command(
         shard: false,
     });
     let mut out = Vec::new();
-    match hashed::is_meant(request) {
-        true => hashed::write_command(&mut out, request, guard.as_ref(), false, false),
-        false => script::write_command(&mut out, request, guard.as_ref(), false, cold),
+    if hashed::is_meant(request) {
+        hashed::write_command(&mut out, request, guard.as_ref(), false, false)
+    } else {
+        script::write_command(&mut out, request, guard.as_ref(), false, cold)
     }
     out
 }

@@ -161,9 +161,10 @@ impl<T: Default> PerProcess<T> {
                 next: PerProcess::new(),
             })
         });
-        match made.process == here {
-            true => &made.value,
-            false => made.next.get(),
+        if made.process == here {
+            &made.value
+        } else {
+            made.next.get()
         }
     }
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::mutants::mutant;
-
 /// The seam through which the core sees randomness.
 pub trait Rng: Send + Sync + 'static {
     /// Fills `bytes` with random bytes.
@@ -85,10 +83,6 @@ impl Token {
         let mut bytes = [0; Token::LEN / 2 + 4];
         rng.fill(&mut bytes);
         bytes[RANDOM..Token::LEN / 2].copy_from_slice(&time.to_be_bytes()[1..]);
-        if mutant!("token-per-client", false, true) {
-            bytes[8..20].fill(0);
-            bytes[..8].copy_from_slice(&std::ptr::from_ref(rng).addr().to_le_bytes());
-        }
         let (name, jitter) = bytes.split_at(Token::LEN / 2);
         let jitter = u32::from_le_bytes(jitter.try_into().expect("four bytes"));
         (Token::of(name), share(jitter))

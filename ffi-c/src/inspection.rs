@@ -276,10 +276,7 @@ fn tell(forced: &Forced, freed: *mut u64, found: *mut *mut quorlock_inspection_t
     if !freed.is_null() {
         handle::put(freed, "freed", forced.freed() as u64)?;
     }
-    match found.is_null() {
-        true => Ok(()),
-        false => handle::give(found, "found", quorlock_inspection_t::of(forced.found())),
-    }
+    if found.is_null() { Ok(()) } else { handle::give(found, "found", quorlock_inspection_t::of(forced.found())) }
 }
 
 /// Waits until the lock is free, or a slot of a semaphore is, and takes nothing: `free`

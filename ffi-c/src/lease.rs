@@ -202,10 +202,7 @@ impl Drop for quorlock_lease_t {
 
 /// Tells C whether the lock was held, if it wants to know.
 pub(crate) fn tell(was_held: *mut bool, held: bool) -> Result<(), Error> {
-    match was_held.is_null() {
-        true => Ok(()),
-        false => handle::put(was_held, "was_held", held),
-    }
+    if was_held.is_null() { Ok(()) } else { handle::put(was_held, "was_held", held) }
 }
 
 /// Releases a lease; the last one of its owner frees the lock. Frees no memory.

@@ -62,9 +62,10 @@ impl Client {
     pub fn init_set(&self, port: &Port, number: i64, force: bool) -> Option<Failure> {
         let core = self.core.clone();
         port.start(number, false, async move {
-            let left = match force {
-                true => core.init_set_forced().await,
-                false => core.init_set().await,
+            let left = if force {
+                core.init_set_forced().await
+            } else {
+                core.init_set().await
             };
             left.map(|left| Value::Time(left.as_secs_f64() * 1000.0))
         })

@@ -68,9 +68,10 @@ pub(crate) fn time(name: &str, milliseconds: f64) -> Result<Duration, Error> {
 /// A time in milliseconds, or infinity for no limit.
 pub(crate) fn limit(name: &str, milliseconds: f64) -> Result<Option<Duration>, Error> {
     let remedy = "give a time in milliseconds, 0 or more, or null for no limit";
-    match milliseconds == f64::INFINITY {
-        true => Ok(None),
-        false => bounded(name, milliseconds, remedy).map(Some),
+    if milliseconds == f64::INFINITY {
+        Ok(None)
+    } else {
+        bounded(name, milliseconds, remedy).map(Some)
     }
 }
 

@@ -193,9 +193,10 @@ impl Port {
             // SAFETY: the port keeps the function from being freed, and this is
             // the thread of its environment.
             let status = unsafe {
-                match alive {
-                    true => sys::napi_ref_threadsafe_function(env.raw(), bell),
-                    false => sys::napi_unref_threadsafe_function(env.raw(), bell),
+                if alive {
+                    sys::napi_ref_threadsafe_function(env.raw(), bell)
+                } else {
+                    sys::napi_unref_threadsafe_function(env.raw(), bell)
                 }
             };
             Ok(status == sys::Status::napi_ok)

@@ -68,9 +68,10 @@ impl Client {
     fn init_set(&self, force: bool) -> Call {
         let core = self.core.clone();
         Call::new(false, async move {
-            match force {
-                true => core.init_set_forced().await,
-                false => core.init_set().await,
+            if force {
+                core.init_set_forced().await
+            } else {
+                core.init_set().await
             }
         })
     }

@@ -58,9 +58,12 @@ fn _kinds(py: Python<'_>) -> Vec<(i32, &'static str, &'static str, Py<PyAny>)> {
 /// or while it is waited for.
 #[pyfunction]
 fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
-    error::entry(py, || match at_once {
-        true => panic!("a test"),
-        false => Ok(call::Call::new::<()>(true, async { panic!("a test") })),
+    error::entry(py, || {
+        if at_once {
+            panic!("a test")
+        } else {
+            Ok(call::Call::new::<()>(true, async { panic!("a test") }))
+        }
     })
 }
 

@@ -21,9 +21,10 @@ pub(crate) const ANY: &str = "0 or more";
 pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>, bounds: &str) -> PyResult<Duration> {
     let given = number_of_seconds(name, value)?;
     Duration::try_from_secs_f64(given).map_err(|_| {
-        let given = match value.is_exact_instance_of::<PyInt>() {
-            true => shown(name, value),
-            false => format!("{given:?}"),
+        let given = if value.is_exact_instance_of::<PyInt>() {
+            shown(name, value)
+        } else {
+            format!("{given:?}")
         };
         let text = format!("{name} is {given}: give a time in seconds, {bounds}");
         refused(value.py(), ErrorKind::InvalidArgument, text)
@@ -102,9 +103,10 @@ where
 fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
     match value.extract::<f64>() {
         Err(e) if e.is_instance_of::<PyOverflowError>(value.py()) => {
-            match value.lt(0).unwrap_or(false) {
-                true => Ok(f64::NEG_INFINITY),
-                false => Ok(f64::INFINITY),
+            if value.lt(0).unwrap_or(false) {
+                Ok(f64::NEG_INFINITY)
+            } else {
+                Ok(f64::INFINITY)
             }
         }
         _ => typed(name, value, give),

@@ -46,9 +46,10 @@ impl Scoped {
         let open = &this.get().0;
         let at = Where::entering(frame::current(py), py)?;
         open.refuse_more(py, &at)?;
-        let lease = match open.awaits_itself(py)? {
-            false => this.call_method0(name!(py, "_enter"))?,
-            true => this.call_method1(name!(py, "_enter"), (true,))?,
+        let lease = if open.awaits_itself(py)? {
+            this.call_method1(name!(py, "_enter"), (true,))?
+        } else {
+            this.call_method0(name!(py, "_enter"))?
         };
         open.enter(py, at, lease.clone().unbind());
         Ok(lease)
@@ -70,11 +71,11 @@ impl Scoped {
                         continue;
                     }
                     // What was left before has been told of its loss there.
-                    let left = match first && at > 0 {
-                        true => Ok(()),
-                        false => this
-                            .call_method1(name!(py, "_leave"), (scope, error))
-                            .map(|_| ()),
+                    let left = if first && at > 0 {
+                        Ok(())
+                    } else {
+                        this.call_method1(name!(py, "_leave"), (scope, error))
+                            .map(|_| ())
                     };
                     // Interrupted or not, it has been given back now.
                     ended = ended.and(left.and(let_go(scope)));

@@ -42,9 +42,10 @@ where
         py.check_signals()?;
         return Ok(first);
     }
-    let every = match is_main_thread(py)? {
-        true => LOOK,
-        false => LOOK_ELSEWHERE,
+    let every = if is_main_thread(py)? {
+        LOOK
+    } else {
+        LOOK_ELSEWHERE
     };
     let nothing = nothing(py)?;
     // To look takes the interpreter, which another thread may keep for

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Every seeded bug must be caught: by an invariant of the simulator, or, where that cannot see it, by a unit test.
 
-The bugs are the `mutant!("name", right, wrong)` places of the core and of the simulator's network and clock, which stand
-for the connection and the system's. Those of the real link (`core/src/node/redis`) fall in schedules of bytes, the others in
+The bugs are files of tests/sim/bugs, of the core and of the simulator's network and clock, which stand for the connection and the system's; bugs.py
+makes a copy of the project that has them. Those of the real link (`core/src/node/redis`) fall in schedules of bytes, the others in
 schedules of links; `bytes:` stands before the seed of the former, `clusters:` before that of one over the links to clusters, and
-`deaths:` before that of one over bytes in which tasks end. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
+`deaths:` before that of one over bytes in which tasks end. One build of the copy carries all of them. `caught.txt` remembers for each the
 seed that caught it last, and the invariant: that schedule is run first, and the first SCHEDULES where it catches the bug no
 more, for every change shifts what seeds stand for. In place of a seed there may be a unit test of the core, with the word
 `test` behind it: it has to fail with the bug and to pass without. With the word `loom` it is one of tests/loom.py, which sees to
@@ -20,13 +20,15 @@ import re
 import subprocess
 import sys
 
+import bugs
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLOOR = 95
 SCHEDULES = 10_000
 # With `--remember`.
 SEARCHED = 1_000_000
 CAUGHT = ROOT / "tests" / "sim" / "caught.txt"
-TARGET = ROOT / "target" / "mutants"
+TARGET, TREE = bugs.TARGET, bugs.TREE
 # The numbers of the list of mutations that the protocol's analysis asks for.
 NUMBERS = {
     "quorum-of-half": 1,
@@ -69,33 +71,28 @@ NUMBERS = {
 
 
 def names():
-    found = []
-    for folder in ("core/src", "tests/sim/src"):
-        for path in sorted((ROOT / folder).rglob("*.rs")):
-            if path.name != "mutants.rs":
-                found += re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', path.read_text())
-    if len(set(found)) != len(found):
-        sys.exit("two mutants share a name")
+    found = bugs.names()
     unknown = (set(NUMBERS) | set(remembered())) - set(found)
     if unknown:
-        sys.exit(f"no such mutants: {unknown}")
-    return sorted(found)
+        sys.exit(f"no such bugs: {unknown}")
+    return found
+
+
+def within(*beginnings):
+    """The bugs that have a place in a file whose path begins so."""
+    return {name for name in bugs.names() if any(path.startswith(beginnings) for path, *_ in bugs.places(name))}
 
 
 def of_the_wire():
     """Those that only the real link has: looked for over bytes."""
-    text = "".join(path.read_text() for path in sorted((ROOT / "core/src/node/redis").rglob("*.rs")))
-    return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text))
+    return within("core/src/node/redis/")
 
 
 def of_clusters():
     """Those that only the links to clusters have."""
-    paths = [*(ROOT / "core/src/node/cluster").rglob("*.rs"), ROOT / "core/src/node/redis/connect/cluster.rs",
-             *(ROOT / "tests/sim/src/cluster").rglob("*.rs")]
-    text = "".join(path.read_text() for path in sorted(paths))
     # And what a connection does for them alone.
     more = {"moved-resends-after-release", "asks-without-asking", "moved-in-set-up-is-misconfigured"}
-    return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text)) | more
+    return within("core/src/node/cluster/", "core/src/node/redis/connect/cluster.rs", "tests/sim/src/cluster/") | more
 
 
 # Those that tasks which end bring to light: looked for over bytes, with deaths.
@@ -109,7 +106,7 @@ def remembered():
 
 def cargo(*words, **options):
     env = dict(os.environ, RUSTFLAGS="--cfg mutants", CARGO_TARGET_DIR=str(TARGET), **options.pop("env", {}))
-    return subprocess.run(["cargo", *words], cwd=ROOT, env=env, **options)
+    return subprocess.run(["cargo", *words], cwd=TREE, env=env, **options)
 
 
 def test_program(target, *words):
@@ -121,7 +118,7 @@ def test_program(target, *words):
 
 def outcomes(program, tests, bug=""):
     """Of each of these tests whether it passed; those that did not run are missing."""
-    done = subprocess.run([program, "--exact", *tests], cwd=ROOT / "core", env=dict(os.environ, QUORLOCK_MUTANT=bug),
+    done = subprocess.run([program, "--exact", *tests], cwd=TREE / "core", env=dict(os.environ, QUORLOCK_MUTANT=bug),
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     return {name: word == "ok" for name, word in re.findall(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED)$", done.stdout, re.MULTILINE)}
 
@@ -129,6 +126,7 @@ def outcomes(program, tests, bug=""):
 def main():
     remember = "--remember" in sys.argv[1:]
     schedules = SEARCHED if remember else SCHEDULES
+    bugs.copy()
     cargo("build", "--release", "-q", "--workspace", "--bin", "quorlock-sim", check=True)
     binary = TARGET / "release" / "quorlock-sim"
     passed = failed = 0
@@ -148,7 +146,7 @@ def main():
     by_loom = {name for name, (_, what) in known.items() if what == "loom"}
     by_schedule = {name: test for name, (test, what) in known.items() if what == "directed"}
     caught, seen = {}, set(by_test) | by_loom | set(by_schedule)
-    bugs = [name for name in judged if name not in seen]
+    unseen = [name for name in judged if name not in seen]
 
     def verdicts(layer, names):
         """Runs the bugs of one layer, from the schedules that caught them."""
@@ -159,10 +157,10 @@ def main():
 
     clusters = of_clusters()
     wire = of_the_wire() - clusters - OF_DEATHS
-    over_links = [bug for bug in bugs if bug not in wire | clusters | OF_DEATHS]
-    for prefix, layer, over in [("", [], over_links), ("bytes:", ["--bytes"], [b for b in bugs if b in wire]),
-                                ("clusters:", ["--clusters"], [b for b in bugs if b in clusters]),
-                                ("deaths:", ["--bytes", "--deaths"], [b for b in bugs if b in OF_DEATHS])]:
+    over_links = [bug for bug in unseen if bug not in wire | clusters | OF_DEATHS]
+    for prefix, layer, over in [("", [], over_links), ("bytes:", ["--bytes"], [b for b in unseen if b in wire]),
+                                ("clusters:", ["--clusters"], [b for b in unseen if b in clusters]),
+                                ("deaths:", ["--bytes", "--deaths"], [b for b in unseen if b in OF_DEATHS])]:
         for line in verdicts(layer, over):
             name, seed, text = line.strip().split(" ", 2)
             seen.add(name)

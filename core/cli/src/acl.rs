@@ -18,24 +18,26 @@ pub fn acl(options: &Acl) -> Result<i32, Failure> {
         }
         given::check(&format!("the {what}"), text)?;
     }
-    let mut words = match options.operator {
-        true => quorlock::operator_permissions(namespace),
-        false => quorlock::permissions(namespace),
+    let mut words = if options.operator {
+        quorlock::operator_permissions(namespace)
+    } else {
+        quorlock::permissions(namespace)
     };
     if options.wait_replicas {
         words += " +wait";
     }
     let user = &options.user;
-    match options.file {
+    if options.file {
         // In a file of users nothing is quoted. The user that a server has from the beginning may do everything,
         // and has no password.
-        true => line(&format!(
+        line(&format!(
             "user default off\nuser {user} on >PASSWORD {words}"
-        )),
-        false => line(&format!(
+        ))
+    } else {
+        line(&format!(
             "ACL SETUSER {user} on '>PASSWORD' {}",
             quoted(&words)
-        )),
+        ))
     }
     Ok(0)
 }
@@ -44,9 +46,12 @@ pub fn acl(options: &Acl) -> Result<i32, Failure> {
 fn quoted(words: &str) -> String {
     let special =
         |word: &str| word.contains(|c: char| !c.is_ascii_alphanumeric() && !"+-@:".contains(c));
-    let quote = |word: &str| match special(word) {
-        true => format!("'{}'", word.replace('\\', "\\\\").replace('\'', "\\'")),
-        false => word.to_owned(),
+    let quote = |word: &str| {
+        if special(word) {
+            format!("'{}'", word.replace('\\', "\\\\").replace('\'', "\\'"))
+        } else {
+            word.to_owned()
+        }
     };
     words.split(' ').map(quote).collect::<Vec<_>>().join(" ")
 }

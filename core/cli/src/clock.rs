@@ -80,10 +80,11 @@ impl Alarm {
 
     /// The same; also until nothing reads what is written to `output` any more.
     pub fn wait_or_closed(&mut self, fds: &[RawFd], output: RawFd, most: Duration) {
-        let timeout = match self.set(most) {
-            true => -1,
+        let timeout = if self.set(most) {
+            -1
+        } else {
             // Rounded up, or the last part of a millisecond would be a busy loop.
-            false => i32::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
+            i32::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
         };
         let on = |fd: &RawFd| libc::pollfd {
             fd: *fd,

@@ -25,9 +25,10 @@ pub fn doctor(options: &Doctor) -> Result<i32, Failure> {
     let probe = blocking::wait(client.probe())?;
     // A lock would found a set that nobody has declared: that is not for a look to do.
     let founded = probe.nodes.iter().all(|node| node.record != "none");
-    let cycle = match founded && probe.votes >= probe.quorum {
-        true => Some(cycle(&client)),
-        false => None,
+    let cycle = if founded && probe.votes >= probe.quorum {
+        Some(cycle(&client))
+    } else {
+        None
     };
     let lock = options
         .name
@@ -58,9 +59,10 @@ fn of_one(client: &Client, url: &str, json: bool) -> Result<i32, Failure> {
         }));
     } else {
         show_node(&found.node);
-        line(match found.ready {
-            true => "verdict: ready",
-            false => "verdict: not ready",
+        line(if found.ready {
+            "verdict: ready"
+        } else {
+            "verdict: not ready"
         });
     }
     Ok(if found.ready { 0 } else { exit::NO_QUORUM })
@@ -132,9 +134,10 @@ fn show(probe: &Probe, cycle: &Cycle) {
 }
 
 fn show_node(node: &NodeReport) {
-    let mark = match node.votes {
-        true => ink(Ink::Good, "votes"),
-        false => ink(Ink::Wrong, "no vote"),
+    let mark = if node.votes {
+        ink(Ink::Good, "votes")
+    } else {
+        ink(Ink::Wrong, "no vote")
     };
     line(&format!("  {}  {mark}{}", node.node, plain(&facts(node))));
     node.findings.iter().for_each(tell);

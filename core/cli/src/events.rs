@@ -192,9 +192,10 @@ fn catch(signal: i32) -> io::Result<()> {
             || signal == libc::SIGCHLD
                 && libc::sigaction(signal, &action, std::ptr::null_mut()) != 0
     };
-    match failed {
-        true => Err(io::Error::last_os_error()),
-        false => Ok(()),
+    if failed {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
     }
 }
 

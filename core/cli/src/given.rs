@@ -31,9 +31,10 @@ pub fn file(path: &Path) -> String {
 /// The program of a command, unless it is none but a secret.
 pub fn program(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    match word.contains('@') || check_shared("the program", word.as_bytes()).is_err() {
-        true => shown("the program", &word),
-        false => word.into_owned(),
+    if word.contains('@') || check_shared("the program", word.as_bytes()).is_err() {
+        shown("the program", &word)
+    } else {
+        word.into_owned()
     }
 }
 

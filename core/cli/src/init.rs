@@ -29,9 +29,10 @@ pub fn init(options: &Init) -> Result<i32, Failure> {
     if options.force {
         eprintln!("quorlock: {RISK}");
     }
-    let declared = match options.force {
-        true => blocking::wait(client.init_set_forced()),
-        false => blocking::wait(client.init_set()),
+    let declared = if options.force {
+        blocking::wait(client.init_set_forced())
+    } else {
+        blocking::wait(client.init_set())
     };
     let mut probe = blocking::wait(client.probe())?;
     if let Err(error) = declared {
@@ -45,10 +46,7 @@ pub fn init(options: &Init) -> Result<i32, Failure> {
         wait_for_votes(&client, &mut probe, wait)?;
     }
     show(options, &probe);
-    Ok(match votes(&probe) {
-        true => 0,
-        false => exit::NO_VOTES,
-    })
+    Ok(if votes(&probe) { 0 } else { exit::NO_VOTES })
 }
 
 /// Whether a quorum of the nodes has the record of the set, and votes or is in quarantine.
@@ -98,17 +96,18 @@ fn show(options: &Init, probe: &Probe) {
         };
         line(&plain(&format!("{}: {state}", node.node)));
     }
-    line(&match votes(probe) {
-        true => format!(
+    line(&if votes(probe) {
+        format!(
             "the set is declared, and {} of {} nodes vote",
             probe.votes,
             probe.nodes.len()
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the set is declared, and no lock can be won yet: {} of {} nodes vote, {} must (--wait waits for that)",
             probe.votes,
             probe.nodes.len(),
             probe.quorum
-        ),
+        )
     });
 }

@@ -19,9 +19,10 @@ pub fn inspect(options: &Inspect) -> Result<i32, Failure> {
     let mut worst = 0;
     for name in &options.names {
         let found = blocking::wait(lock(&client, name, options.slots).inspect())?;
-        match options.json {
-            true => object(&as_object(&found)),
-            false => show(&found),
+        if options.json {
+            object(&as_object(&found))
+        } else {
+            show(&found)
         }
         worst = worst.max(code(found.verdict()));
     }

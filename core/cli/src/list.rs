@@ -29,9 +29,10 @@ pub fn list(options: &List) -> Result<i32, Failure> {
         return top::top(&client, options.names.as_deref());
     }
     let found = found(&client, options.names.as_deref())?;
-    match options.json {
-        true => object(&found.as_object()),
-        false => found.rows(None).iter().for_each(|row| line(row)),
+    if options.json {
+        object(&found.as_object())
+    } else {
+        found.rows(None).iter().for_each(|row| line(row))
     }
     Ok(found.lacks.map_or(0, exit::of))
 }

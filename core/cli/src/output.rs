@@ -50,12 +50,11 @@ pub fn plain(text: &str) -> String {
 pub fn seen(object: &str) -> String {
     let mut text = String::with_capacity(object.len());
     for c in object.chars() {
-        match is_visible(c) {
-            true => text.push(c),
-            false => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    text.push_str(&format!("\\u{unit:04x}"));
-                }
+        if is_visible(c) {
+            text.push(c)
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                text.push_str(&format!("\\u{unit:04x}"));
             }
         }
     }

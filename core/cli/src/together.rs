@@ -16,9 +16,10 @@ pub async fn together<T>(futures: impl IntoIterator<Item = impl Future<Output = 
                 *done = Some(value);
             }
         }
-        match done.iter().all(Option::is_some) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if done.iter().all(Option::is_some) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     })
     .await;

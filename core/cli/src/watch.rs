@@ -70,11 +70,10 @@ pub fn watch(options: &Watch) -> Result<i32, Failure> {
         let found = blocking::wait(lock.inspect())?;
         let state = State::of(&found);
         if last.as_ref() != Some(&state) {
-            let written = match options.json {
-                true => {
-                    print(&json!({"at": time_of_day().0, "lock": as_object(&found)}).to_string())
-                }
-                false => print(&format!("{}  {}", time_of_day().1, state.told())),
+            let written = if options.json {
+                print(&json!({"at": time_of_day().0, "lock": as_object(&found)}).to_string())
+            } else {
+                print(&format!("{}  {}", time_of_day().1, state.told()))
             };
             if !written {
                 // Nobody reads any more.

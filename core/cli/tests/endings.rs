@@ -108,9 +108,10 @@ fn refuse_to_end() -> io::Result<()> {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) == 0
     };
-    match set {
-        true => Ok(()),
-        false => Err(io::Error::last_os_error()),
+    if set {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

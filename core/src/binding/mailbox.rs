@@ -8,7 +8,6 @@
 use std::fmt;
 use std::mem;
 
-use crate::mutants::mutant;
 use crate::sync::{Mutex, lock};
 
 /// What a loop has not been told yet.
@@ -40,17 +39,14 @@ impl<T> Mailbox<T> {
     /// Tells the loop something, or drops it once the loop is gone.
     pub fn push(&self, news: T) {
         let state = lock(&self.state);
-        if mutant!("news-for-nobody", state.closed, false) {
+        if state.closed {
             // Dropped after the lock: dropping a lease takes others.
             drop(state);
             return drop(news);
         }
         let first = state.news.is_empty();
         // Looked at and changed under one lock, or nobody may be rung for.
-        let mut state = mutant!("bell-looks-too-early", state, {
-            drop(state);
-            lock(&self.state)
-        });
+        let mut state = state;
         state.news.push(news);
         let rings = first && !state.attended;
         drop(state);
@@ -69,14 +65,14 @@ impl<T> Mailbox<T> {
     /// for that.
     pub fn attended(&self) -> bool {
         let mut state = lock(&self.state);
-        state.attended = mutant!("looks-for-ever", false, state.attended);
+        state.attended = false;
         !state.news.is_empty()
     }
 
     /// All there is, oldest first.
     pub fn take(&self) -> Vec<T> {
         let mut state = lock(&self.state);
-        state.attended = mutant!("attends-for-ever", false, state.attended);
+        state.attended = false;
         mem::take(&mut state.news)
     }
 

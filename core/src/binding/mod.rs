@@ -129,9 +129,10 @@ impl<C: Copy> Slot<C> {
     /// Runs the callback, if there is one; with `once` it is taken out.
     pub fn run(&self, once: bool, call: impl FnOnce(C)) {
         let mut state = self.others_over(self.state());
-        let callback = match once {
-            true => state.callback.take(),
-            false => state.callback,
+        let callback = if once {
+            state.callback.take()
+        } else {
+            state.callback
         };
         let Some(callback) = callback else {
             return;

@@ -519,12 +519,11 @@ fn quarantine(looked: &Looked, restarted: bool, fails_over: bool) -> Finding {
             if fails_over { ", was promoted" } else { "" }
         ),
     };
-    let remedy = match fails_over {
-        false => "wait; restart one node at a time, with more than max_ttl between",
-        true => {
-            "wait; where no lock is held any more, `init --force` ends the wait, and a lower \
+    let remedy = if fails_over {
+        "wait; where no lock is held any more, `init --force` ends the wait, and a lower \
              max_ttl, the same for every client, makes the next one shorter (`quorlock explain sentinel`)"
-        }
+    } else {
+        "wait; restart one node at a time, with more than max_ttl between"
     };
     found(Severity::Warning, "QD10", what, remedy)
 }

@@ -101,9 +101,10 @@ impl Shared {
             .inner
             .get_or_try_init(|| self.start(None).map(Box::new))?;
         // Whoever closed it meanwhile has not seen it.
-        match self.closed.load(Ordering::SeqCst) {
-            true => Err(Error::closed()),
-            false => Ok(inner),
+        if self.closed.load(Ordering::SeqCst) {
+            Err(Error::closed())
+        } else {
+            Ok(inner)
         }
     }
 

@@ -50,9 +50,10 @@ fn completed(mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
     let environment = to.environment.clone();
     let given = to.given.clone();
     for (option, variable, set) in ALL {
-        let own = match PAIR.contains(option) {
-            true => PAIR.iter().any(|one| given.contains(one)),
-            false => given.contains(option),
+        let own = if PAIR.contains(option) {
+            PAIR.iter().any(|one| given.contains(one))
+        } else {
+            given.contains(option)
         };
         let Some(said) = (if own {
             None

@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
 use crate::foreign;
 use crate::lease::Lease;
-use crate::mutants::mutant;
 use crate::node::names::Naming;
 use crate::node::{Adopted, Keys};
 use crate::protocol::adopt;
@@ -54,7 +53,6 @@ impl Lock {
         }
         // What is left of it may be less than the ttl.
         let ttl = max_hold.map_or(exported.ttl, |left| exported.ttl.min(left));
-        let ttl = mutant!("adopted-for-the-full-ttl", ttl, exported.ttl);
         let lock = lock.ttl(ttl).max_hold(max_hold);
         let keys = lock.keys.as_ref().map_err(Error::clone)?;
         let keys = match exported.slot {
@@ -62,7 +60,7 @@ impl Lock {
             None => Keys::clone(keys),
         };
         let queue = keys.companions.queue();
-        if mutant!("adopts-across-namespaces", queue != exported.queue, false) {
+        if queue != exported.queue {
             return Err(Error::invalid(format!(
                 "the lease of the lock {} was exported from another namespace: its queue is {}, and \
                  here it would be {}",
@@ -88,21 +86,19 @@ impl Lock {
         client.check()?;
         self.options.check(&client.settings)?;
         let terms = self.terms(client)?;
-        if mutant!("adopts-unconnected", true, false) {
-            client.set.met().await;
-        }
+        client.set.met().await;
         let ttl = terms.timing.ttl;
         let wait = self.options.wait.map_or(ttl, |wait| wait.min(ttl));
         let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);
         let hold = adopt::adopt(&client.set, &terms, &self.name, deadline).await?;
         let watched = client.watchdog.watch(hold.clone());
         // Whoever closes the client releases what is watched over then.
-        if let Err(closed) = mutant!("adopted-by-the-closed", client.check(), Ok(())) {
+        if let Err(closed) = client.check() {
             hold.release();
             return Err(closed);
         }
         let counted_on = exported.fence == 0 || hold.fence() > exported.fence;
-        if !mutant!("adopted-with-a-smaller-fence", counted_on, true) {
+        if !counted_on {
             hold.release();
             return Err(self.counted_anew(exported.fence));
         }
@@ -110,9 +106,10 @@ impl Lock {
         let lease = self.lease(client, share);
         // Looked at in the poll that hands it over: the process may have stood still, or the clock of a
         // node has stepped.
-        match mutant!("adopted-though-lost", lease.is_held(), true) {
-            true => Ok(lease.handed_over()),
-            false => Err(lease.lost_error()),
+        if lease.is_held() {
+            Ok(lease.handed_over())
+        } else {
+            Err(lease.lost_error())
         }
     }
 

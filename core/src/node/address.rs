@@ -17,7 +17,6 @@ use url::Url;
 
 use crate::error::Error;
 use crate::given;
-use crate::mutants::mutant;
 use crate::node::Fault;
 pub(crate) use endpoint::Seeds;
 pub(crate) use endpoint::{Endpoint, Sentinels, shown};
@@ -231,25 +230,19 @@ impl Address {
             _ => None,
         };
         let passwords = [self.password.as_deref(), of_sentinels];
-        let repeated = |password: &&str| {
-            password.len() > 2
-                && mutant!(
-                    "password-is-repeated",
-                    fault.text.contains(*password),
-                    false
-                )
-        };
+        let repeated = |password: &&str| password.len() > 2 && fault.text.contains(*password);
         let repeated: Vec<_> = passwords.into_iter().flatten().filter(repeated).collect();
         let hidden = |text: String, password: &str| text.replace(password, "…");
-        match repeated.is_empty() {
-            true => fault,
-            false => Fault {
+        if repeated.is_empty() {
+            fault
+        } else {
+            Fault {
                 text: repeated
                     .into_iter()
                     .fold(fault.text.to_string(), hidden)
                     .into(),
                 ..fault
-            },
+            }
         }
     }
 

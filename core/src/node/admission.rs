@@ -35,7 +35,6 @@ use std::time::Duration;
 
 use crate::clock::{Clock, drift_allowance};
 use crate::event::LogEvent;
-use crate::mutants::mutant;
 use crate::token::Rng;
 
 pub use cause::Cause;
@@ -90,7 +89,7 @@ impl Expected {
             max_ttl: max_ttl.as_millis() as u64,
             guard,
             declares: guard && nodes >= 2,
-            quarantine: max_ttl + mutant!("quarantine-without-drift", allowance, Duration::ZERO),
+            quarantine: max_ttl + allowance,
         }
     }
 
@@ -100,7 +99,7 @@ impl Expected {
     pub fn failing_over(self) -> Expected {
         Expected {
             declares: false,
-            quarantine: self.quarantine + mutant!("no-grace", GRACE, Duration::ZERO),
+            quarantine: self.quarantine + GRACE,
             ..self
         }
     }

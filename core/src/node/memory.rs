@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use super::{Keys, Reply};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use line::Listeners;
 
 pub use form::{Form, Whom};
@@ -106,7 +105,7 @@ impl MemoryNode {
         }
         self.record = Some(new);
         let (quarantine, rest) = (whole(quarantine), self.quarantine(now).unwrap_or_default());
-        if quarantine > rest && mutant!("quarantine-not-lengthened", true, rest.is_zero()) {
+        if quarantine > rest {
             self.quarantine = Some(tick(now) + quarantine);
         }
         true

@@ -19,7 +19,6 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::foreign;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::wakers::Wakers;
 use admission::Cause;
 pub use nodes::Nodes;
@@ -120,9 +119,10 @@ impl Mode {
 
     /// As a waiter stands in a queue: to share, or alone.
     pub fn in_line(self) -> Mode {
-        match self.is_alone() {
-            true => Mode::Exclusive,
-            false => Mode::Shared,
+        if self.is_alone() {
+            Mode::Exclusive
+        } else {
+            Mode::Shared
         }
     }
 
@@ -237,7 +237,7 @@ impl Companions {
     pub fn is_raw(&self) -> bool {
         // `NAMESPACE#q:` and a `#`, with which no other name begins here.
         let mark = self.mark().and_then(|mark| self.queue().get(mark + 2));
-        mutant!("raw-has-readers", mark == Some(&b'#'), false)
+        mark == Some(&b'#')
     }
 
     /// Where the mark stands: all that the keys differ in.
@@ -272,9 +272,10 @@ impl Waiter {
     /// As nodes store it: the number in decimal, a blank, the inbox; before that of one
     /// that shares an `s`.
     pub fn text(&self, mode: Mode) -> Vec<u8> {
-        let mut text = match mode.is_alone() {
-            true => Vec::new(),
-            false => b"s".to_vec(),
+        let mut text = if mode.is_alone() {
+            Vec::new()
+        } else {
+            b"s".to_vec()
         };
         text.extend_from_slice(self.number.to_string().as_bytes());
         text.push(b' ');
@@ -421,14 +422,12 @@ impl Op {
                 repair: Repair::InQuarantine { server },
                 fence,
                 behind,
-            } if mutant!("any-server-takes-back", server != here || here == 0, false) => {
-                Op::Extend {
-                    ttl,
-                    repair: Repair::Yes,
-                    fence,
-                    behind,
-                }
-            }
+            } if (server != here || here == 0) => Op::Extend {
+                ttl,
+                repair: Repair::Yes,
+                fence,
+                behind,
+            },
             op => op,
         }
     }

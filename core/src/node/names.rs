@@ -8,7 +8,6 @@
 use super::Companions;
 use crate::error::Error;
 use crate::given;
-use crate::mutants::mutant;
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 1024;
@@ -35,17 +34,14 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     }
     given::check("the lock name", name).map_err(Error::invalid)?;
     if naming == Naming::Raw {
-        let inside = mutant!(
-            "raw-inside-the-namespace",
-            is_inside(namespace, name),
-            false
-        );
-        return match inside {
-            true => Err(Error::invalid(format!(
+        let inside = is_inside(namespace, name);
+        return if inside {
+            Err(Error::invalid(format!(
                 "the lock name is a key as it stands, and begins with the namespace `{namespace}` as \
                  keys of Quorlock's own do: begin it otherwise, or choose another namespace"
-            ))),
-            false => Ok(name.to_vec()),
+            )))
+        } else {
+            Ok(name.to_vec())
         };
     }
     let tagged = match hash_tag(name) {
@@ -82,7 +78,7 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
 /// Whether both are names of one lock.
 pub(crate) fn is_same(naming: Naming, ours: &[u8], other: &[u8]) -> bool {
     let key = |name| lock_key("", name, naming).ok();
-    ours == other || mutant!("names-by-their-text", key(ours) == key(other), false)
+    ours == other || (key(ours) == key(other))
 }
 
 /// Whether a lock of this namespace that is not raw may have this key, or what goes with one, or
@@ -138,17 +134,11 @@ pub fn slot_of(namespace: &str, key: &[u8]) -> Option<(Vec<u8>, u32)> {
 pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
     let tail: [&[u8]; 3] = match naming {
         Naming::Tagged => [b"", &key[namespace.len()..], b""],
-        Naming::Raw if mutant!("raw-tag-not-seen", hash_tag(key).is_some(), false) => {
-            [b"##", key, b""]
-        }
+        Naming::Raw if hash_tag(key).is_some() => [b"##", key, b""],
         Naming::Raw if key.iter().any(|b| matches!(b, b'{' | b'}')) => [b"###", key, b""],
         Naming::Raw => [b"#{", key, b"}"],
     };
-    let space = mutant!(
-        "companions-of-one-namespace",
-        namespace.as_bytes(),
-        &b"lock:"[..]
-    );
+    let space = namespace.as_bytes();
     let named = |mark: &[u8]| [space, mark, tail[0], tail[1], tail[2]].concat();
     Companions::of(&named(b"#q:"), &named(b"#f:"))
 }
@@ -169,9 +159,10 @@ pub(crate) fn redisson_channel(name: &[u8]) -> Vec<u8> {
 /// As Redisson names what goes with a lock (`RedissonObject.prefixName`): so that it is in the
 /// hash slot of the lock itself.
 fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
-    match name.contains(&b'{') {
-        true => [prefix, b":", name].concat(),
-        false => [prefix, b":{", name, b"}"].concat(),
+    if name.contains(&b'{') {
+        [prefix, b":", name].concat()
+    } else {
+        [prefix, b":{", name, b"}"].concat()
     }
 }
 

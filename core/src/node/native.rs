@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::{Op, Reply, Request};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 
 /// The furthest that a fence may be ahead of the node's `TIME`, in µs.
 pub const FURTHEST: u64 = 10_000_000;
@@ -86,28 +85,23 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
             lasts: None,
         });
     };
-    if mutant!("vote-without-trailer", !trailer.admitted, false) {
+    if !trailer.admitted {
         return Outcome::OtherRecord;
     }
-    if mutant!("native-in-quarantine", trailer.quarantined, false) {
+    if trailer.quarantined {
         return Outcome::Quarantined;
     }
     let left = request.not_after.saturating_sub(trailer.time);
     let left = Duration::from_micros(left);
     // The guess of the node's clock was wrong by more than a vote can bear. By now it is
     // known better, and a script makes the key last.
-    if left < mutant!("short-votes-count", ttl / 2, Duration::from_micros(1)) {
+    if left < (ttl / 2) {
         return Outcome::Reply(Reply::Late);
     }
-    let counted = mutant!("counts-though-not-counted", voted.counted, true)
-        && mutant!(
-            "mark-beyond-the-clock",
-            candidate <= trailer.time + FURTHEST,
-            true
-        );
+    let counted = voted.counted && (candidate <= trailer.time + FURTHEST);
     Outcome::Reply(Reply::Granted {
         fence: if counted { candidate } else { 0 },
-        lasts: Some(mutant!("end-from-ttl", left.min(ttl), ttl)),
+        lasts: Some(left.min(ttl)),
     })
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::mutants::mutant;
 use crate::token::Token;
 
 /// The value by which a lock is held: the token, a dot, and the label. `Debug` hides
@@ -15,25 +14,22 @@ impl Value {
     /// What tells one lease from another: the token and the dot of a value of ours, for its
     /// label may change; else all of it.
     pub fn identity(&self) -> &[u8] {
-        match self.is_ours() {
-            true => &self.0[..Token::LEN + 1],
-            false => &self.0,
+        if self.is_ours() {
+            &self.0[..Token::LEN + 1]
+        } else {
+            &self.0
         }
     }
 
     /// Whether both are of one lease, whatever their labels.
     pub fn is_of_one_lease_with(&self, other: &Value) -> bool {
-        mutant!(
-            "another-label-is-another-lease",
-            self.identity() == other.identity(),
-            self == other
-        )
+        self.identity() == other.identity()
     }
 
     /// Whether it proves that its bearer has the lease of `held`: it has the token. The same text
     /// proves nothing where it is none of ours, for anybody may guess or read that.
     pub fn proves(&self, held: &Value) -> bool {
-        mutant!("any-text-is-a-proof", self.is_ours(), true) && self.is_of_one_lease_with(held)
+        self.is_ours() && self.is_of_one_lease_with(held)
     }
 
     /// The same lease's with this label.

@@ -193,18 +193,20 @@ impl Door {
         let lasting = self.lasting;
         let spawn = move |worker| spawn(task_of(worker, lasting));
         let link = ClusterLink::new(target, None, Box::new(spawn));
-        let task: Task = match lasting {
-            true => Box::pin(link.last()),
-            false => Box::pin(link.run()),
+        let task: Task = if lasting {
+            Box::pin(link.last())
+        } else {
+            Box::pin(link.run())
         };
         (Arc::new(link), task)
     }
 }
 
 fn task_of(worker: Worker, lasting: bool) -> Task {
-    match lasting {
-        true => Box::pin(worker.last()),
-        false => Box::pin(worker.run()),
+    if lasting {
+        Box::pin(worker.last())
+    } else {
+        Box::pin(worker.run())
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown, within_wait};
-use crate::mutants::mutant;
 use crate::node::Mode;
 use crate::protocol::hold::{Hold, NoQuorum, Terms, look_for_slot};
 use crate::protocol::quorum::Kind;
@@ -129,9 +128,10 @@ async fn once<T>(
             None => break,
         }
     }
-    Err(match lost.misconfigured {
-        true => lost.set_up_wrong(set, name),
-        false => lost.refused(set, name),
+    Err(if lost.misconfigured {
+        lost.set_up_wrong(set, name)
+    } else {
+        lost.refused(set, name)
     })
 }
 
@@ -237,9 +237,7 @@ pub(super) struct Attempt(pub(super) Option<Arc<Hold>>);
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(hold) = self.0.take()
-            && mutant!("dropped-attempt-stays", true, false)
-        {
+        if let Some(hold) = self.0.take() {
             hold.release();
         }
     }

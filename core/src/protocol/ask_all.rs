@@ -28,9 +28,10 @@ impl Sink for Answers {
         }
         let mut state = lock(&self.state);
         state.said[ticket.node] = Some(reply);
-        let wakers = match state.said.iter().all(Option::is_some) {
-            true => state.wakers.take(),
-            false => Wakers::default(),
+        let wakers = if state.said.iter().all(Option::is_some) {
+            state.wakers.take()
+        } else {
+            Wakers::default()
         };
         drop(state);
         wakers.wake();
@@ -77,9 +78,10 @@ pub(crate) fn ask_all(
     set.send((0..set.links.len()).map(ask), &sink);
     poll_fn(move |cx| {
         let mut state = lock(&answers.state);
-        match state.said.iter().all(Option::is_some) {
-            true => Poll::Ready(state.said.drain(..).flatten().collect()),
-            false => state.wakers.park(cx),
+        if state.said.iter().all(Option::is_some) {
+            Poll::Ready(state.said.drain(..).flatten().collect())
+        } else {
+            state.wakers.park(cx)
         }
     })
 }

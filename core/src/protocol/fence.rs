@@ -16,7 +16,6 @@
 //! is written back.
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::protocol::quorum::{Vote, quorum};
 
 /// What one node has stored of the fence, in a round.
@@ -74,10 +73,9 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
             .filter_map(move |(vote, mark)| vote.lasts(needed).then_some(mark))
     };
     let storing = |fence: u64| good().filter(|m| m.stored == fence).count();
-    let enough = mutant!("fence-of-one-vote", quorum, 1);
     if let Some(agreed) = good()
         .map(|m| m.stored)
-        .filter(|f| *f != 0 && storing(*f) >= enough)
+        .filter(|f| *f != 0 && storing(*f) >= quorum)
         .max()
     {
         return Fence::Agreed(agreed);
@@ -85,16 +83,12 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
     // All of the block is beyond what was found, for its first is a fence too.
     let beyond = |found: u64| match found {
         0 => 0,
-        _ => mutant!("found-is-enough", found + u64::from(block), found),
+        _ => found + u64::from(block),
     };
     // What is under way is not raised by answers that come meanwhile: else each round of
     // them would begin another.
     let asked = |m: &Mark| {
-        mutant!(
-            "write-back-overtakes-itself",
-            if m.failed { 0 } else { m.asked },
-            0
-        )
+        if m.failed { 0 } else { m.asked }
     };
     let largest = good().map(|m| m.stored.max(beyond(m.found)).max(asked(m)));
     let mut largest = largest.max().unwrap_or(0);
@@ -102,18 +96,15 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
         if median == 0 {
             return Fence::Lost;
         }
-        largest = largest.max(mutant!("without-the-median", median, block.into()));
+        largest = largest.max(median);
     }
     // A node stores what is written back only if all of the block is beyond what it has.
     let takes = |m: &Mark| {
         let settled = m.stored == largest || m.asked == largest || m.failed;
         settled || beyond(m.known()) <= largest
     };
-    if mutant!("write-back-that-nobody-takes", !good().all(takes), false) {
+    if !good().all(takes) {
         largest = beyond(good().map(Mark::known).max().unwrap_or(0));
-    }
-    if mutant!("fence-without-write-back", false, true) {
-        return Fence::Agreed(largest);
     }
     let open = votes.iter().filter(|v| **v == Vote::Awaited).count();
     let able = good().filter(|m| m.stored == largest || !m.failed).count();
@@ -129,12 +120,12 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
 /// for none, where less than a quorum is known. Of the clocks that are known up
 /// to half may be far ahead without harm, and fewer than half far behind.
 pub fn candidate(known: &mut [u64], nodes: usize) -> u64 {
-    let enough = mutant!("first-reply-is-the-median", quorum(nodes), 1);
+    let enough = quorum(nodes);
     if known.len() < enough {
         return 0;
     }
     known.sort_unstable();
-    known[mutant!("largest-clock-counts", known.len().div_ceil(2), known.len()) - 1]
+    known[known.len().div_ceil(2) - 1]
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::names::{Naming, beat_key, companions};
 use crate::node::{Keys, Leaving, Mode, Op, Reply, Request, Sink, Ticket, Value, Waits, native};
@@ -72,9 +71,10 @@ impl Heartbeat {
 
     fn rouse(&self, change: impl FnOnce(&mut State) -> bool) {
         let mut state = lock(&self.state);
-        let wakers = match change(&mut state) {
-            true => state.runner.take(),
-            false => Wakers::default(),
+        let wakers = if change(&mut state) {
+            state.runner.take()
+        } else {
+            Wakers::default()
         };
         drop(state);
         wakers.wake();
@@ -82,7 +82,7 @@ impl Heartbeat {
 
     fn is_read(&self, now: Instant) -> bool {
         let until = Instant(self.read_until.load(Ordering::Relaxed));
-        mutant!("beats-unread", now < until, true)
+        now < until
     }
 
     /// Asks, as long as metrics are read, until it is [closed](Heartbeat::close).
@@ -107,9 +107,10 @@ impl Heartbeat {
                     return Poll::Ready(());
                 }
                 let mut state = lock(&self.state);
-                match state.closed {
-                    true => Poll::Ready(()),
-                    false => state.runner.park(cx),
+                if state.closed {
+                    Poll::Ready(())
+                } else {
+                    state.runner.park(cx)
                 }
             })
             .await;
@@ -119,10 +120,7 @@ impl Heartbeat {
     /// Asks the nodes that said nothing of their votes since the last time.
     fn beat(&self, now: Instant) {
         let set = &self.set;
-        let is_due = |node: &usize| {
-            let quiet = set.last_word(*node).until(now) >= BEAT / 2;
-            mutant!("beats-beside-votes", quiet, true)
-        };
+        let is_due = |node: &usize| set.last_word(*node).until(now) >= BEAT / 2;
         let due: Vec<usize> = (0..set.links.len()).filter(is_due).collect();
         if due.is_empty() {
             return;
@@ -157,7 +155,7 @@ impl Heartbeat {
             let (not_after, server) = set.guess(node, now).map_or((0, 0), ends);
             Outgoing {
                 request: Request {
-                    op: mutant!("beat-without-vote", op, Op::Inspect),
+                    op,
                     native: true,
                     keys: keys.clone(),
                     value: value.clone(),
@@ -224,9 +222,12 @@ mod tests {
 
         fn sleep_until(&self, at: Instant) -> Sleep {
             let now = self.0.clone();
-            Box::pin(poll_fn(move |_| match now.load(Ordering::Relaxed) < at.0 {
-                true => Poll::Pending,
-                false => Poll::Ready(()),
+            Box::pin(poll_fn(move |_| {
+                if now.load(Ordering::Relaxed) < at.0 {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(())
+                }
             }))
         }
     }

@@ -31,7 +31,6 @@ use std::time::Duration;
 use once_cell::race::OnceBox;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Keys, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::owner::Bound;
@@ -237,36 +236,17 @@ impl Hold {
         self.settle_steps(&mut state);
         // A lease that has ended stays ended, even if this reply would have
         // saved it a moment ago.
-        if mutant!(
-            "late-renewal-revives",
-            self.end_if_over(&mut state, now),
-            false
-        ) {
+        if self.end_if_over(&mut state, now) {
             return self.publish(state);
         }
-        let phase = mutant!(
-            "late-vote-revives",
-            state.phase,
-            match state.phase {
-                Phase::Dead => Phase::Held,
-                phase => phase,
-            }
-        );
+        let phase = state.phase;
         // An answer to a round that is over says yet why it was not won.
-        if phase == Phase::Dead
-            && mutant!(
-                "late-answer-not-taken",
-                !state.votes.is_awaited(&ticket),
-                true
-            )
-        {
+        if phase == Phase::Dead && !state.votes.is_awaited(&ticket) {
             return;
         }
         let again = state.votes.apply(ticket, reply, now, phase, &self.rules());
         let unlabelled = self.had_another_label(ticket.sent);
-        if matches!(ticket.op, Op::Extend { .. })
-            && mutant!("former-label-stays", unlabelled, false)
-        {
+        if matches!(ticket.op, Op::Extend { .. }) && unlabelled {
             state.votes.nodes[ticket.node].requests.renew_at = now;
         }
         if again {
@@ -280,7 +260,7 @@ impl Hold {
         if self.is_undecided() {
             return self.take_choice(state, reply);
         }
-        state.banned |= mutant!("ban-is-a-refusal", *reply == Reply::Banned, false);
+        state.banned |= *reply == Reply::Banned;
         if let Reply::Extended { repaired } = reply {
             count(&self.set.counters.renewals);
             if *repaired {
@@ -299,11 +279,7 @@ impl Hold {
                         return;
                     }
                 }
-                if mutant!(
-                    "refusal-is-forgotten",
-                    matches!(reply, Reply::Failed(_) | Reply::Late),
-                    false
-                ) {
+                if matches!(reply, Reply::Failed(_) | Reply::Late) {
                     state.refusal_stands(ticket.node);
                 }
                 self.note_awaited_timeout(&state, now, reply, ticket.node);
@@ -353,9 +329,10 @@ impl Hold {
         let end = self.end_of(&state);
         self.end.store(end.0, Ordering::Release);
         if now >= end {
-            let reason = match state.banned {
-                true => LossReason::Forced,
-                false => LossReason::Refused,
+            let reason = if state.banned {
+                LossReason::Forced
+            } else {
+                LossReason::Refused
             };
             self.lose(&mut state, reason);
             return self.publish(state);
@@ -386,7 +363,7 @@ impl Hold {
     /// for long enough. `told`: whoever waits is to know, if it is still open.
     fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, told: bool) {
         let least = self.terms.timing.min_validity;
-        let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
+        let needed = now + least;
         let verdict = quorum::verdict(&state.votes.cast, needed);
         state.round.awaits_home = false;
         let home = match verdict {
@@ -399,7 +376,7 @@ impl Hold {
             // A queue may stand there.
             Verdict::Won if home == Word::No => None,
             // Votes of a request sent late outlast what `max_hold` leaves.
-            Verdict::Won if mutant!("won-beyond-cap", needed > self.last_end(), false) => None,
+            Verdict::Won if (needed > self.last_end()) => None,
             Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
             Verdict::Won => {
                 let median = self.propose(&mut state, Means::Script, now);
@@ -442,16 +419,14 @@ impl Hold {
         }
         let wakers = state.round.wakers.take();
         let traces = match state.phase {
-            Phase::Dead => mutant!("lost-round-stays", state.votes.traces(None), Vec::new()),
+            Phase::Dead => state.votes.traces(None),
             _ => state.votes.left_behind(),
         };
         drop(state);
         if !traces.is_empty() {
             self.undo(&traces);
         }
-        if mutant!("verdict-wakes-nobody", true, false) {
-            wakers.wake();
-        }
+        wakers.wake();
     }
 
     /// Whether whoever waits decides how an attempt goes on that is not won.
@@ -463,7 +438,6 @@ impl Hold {
     fn win(&self, state: &mut State, fence: u64, now: Instant) {
         state.phase = Phase::Held;
         state.lease.since = now;
-        let fence = mutant!("fence-not-told", fence, 0);
         self.fences.last.store(fence, Ordering::Release);
         let first = fence.saturating_sub(u64::from(self.fences.block - 1));
         self.fences.present.store(first, Ordering::Release);

@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::{Line, Nodes};
 
 /// The nodes of a set in the order in which they are home of the lock with this
@@ -82,7 +81,7 @@ pub(crate) fn next(order: &[usize], heard: &[Heard]) -> Next {
         Heard::Granted => true,
         Heard::Awaited | Heard::Unasked | Heard::Out => return Next::Await,
     };
-    if !mutant!("home-rule-inverted", goes_on, !goes_on) {
+    if !goes_on {
         return Next::Yield(home);
     }
     if heard.contains(&Heard::Awaited) {

@@ -62,9 +62,10 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
     if seen().filter(is_free).filter(sure).count() >= quorum {
         return Finding::Free;
     }
-    match seen().count() - seen().filter(unsure).count() >= quorum {
-        true => Finding::Split,
-        false => Finding::Unknown,
+    if seen().count() - seen().filter(unsure).count() >= quorum {
+        Finding::Split
+    } else {
+        Finding::Unknown
     }
 }
 

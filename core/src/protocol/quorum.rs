@@ -4,11 +4,10 @@
 //! Redis"), with one lease end per node in place of one for all.
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 
 /// The smallest number of `n` nodes that any two majorities share a node of.
 pub fn quorum(n: usize) -> usize {
-    mutant!("quorum-of-half", n / 2 + 1, n.div_ceil(2))
+    n / 2 + 1
 }
 
 /// What one node has said in a round.
@@ -31,7 +30,7 @@ impl Vote {
     /// Whether it is a vote that lasts beyond `needed`.
     pub fn lasts(&self, needed: Instant) -> bool {
         match self {
-            Vote::Granted(end) => mutant!("no-validity-check", *end > needed, true),
+            Vote::Granted(end) => *end > needed,
             _ => false,
         }
     }
@@ -66,11 +65,7 @@ pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
         .count();
     if won >= quorum {
         Verdict::Won
-    } else if mutant!(
-        "tie-never-decided",
-        won + open < quorum,
-        2 * (won + open) < votes.len()
-    ) {
+    } else if won + open < quorum {
         Verdict::Lost
     } else {
         Verdict::Open
@@ -100,13 +95,9 @@ pub fn kind(votes: &[Vote]) -> Kind {
     let granted = votes.iter().filter(|v| matches!(v, Vote::Granted(_)));
     if is_held(votes, false) {
         Kind::Held
-    } else if mutant!("kind-not-awaited", is_held(votes, true), false) {
+    } else if is_held(votes, true) {
         Kind::Undecided
-    } else if mutant!(
-        "late-votes-are-no-answer",
-        granted.count() >= quorum(votes.len()),
-        false
-    ) {
+    } else if granted.count() >= quorum(votes.len()) {
         Kind::Late
     } else {
         Kind::Unanswered
@@ -117,9 +108,10 @@ pub fn kind(votes: &[Vote]) -> Kind {
 /// refusals, or if none came.
 fn is_held(votes: &[Vote], awaited_refuse: bool) -> bool {
     let count = |wanted: fn(&Vote) -> bool| votes.iter().filter(|v| wanted(v)).count();
-    let awaited = match awaited_refuse {
-        true => count(|v| matches!(v, Vote::Awaited)),
-        false => 0,
+    let awaited = if awaited_refuse {
+        count(|v| matches!(v, Vote::Awaited))
+    } else {
+        0
     };
     let refused = count(|v| matches!(v, Vote::Refused)) + awaited;
     if refused == 0 {
@@ -137,8 +129,7 @@ pub fn lease_end(ends: &[Instant]) -> Instant {
     // Counted instead of sorted: sets are small, and this runs at every reply.
     let quorum = quorum(ends.len());
     let at_least = |end: Instant| ends.iter().filter(|e| **e >= end).count();
-    let rank = mutant!("largest-end", quorum, 1);
-    let rank = mutant!("end-below-quorum", rank, rank.max(2) - 1);
+    let rank = quorum;
     ends.iter()
         .copied()
         .filter(|end| at_least(*end) >= rank)
@@ -288,16 +279,10 @@ mod tests {
         fn a_kind_is_undecided_iff_awaited_answers_may_change_it(
             votes in votes(), unasked in proptest::collection::vec(any::<bool>(), 9)
         ) {
-            let spared = |(vote, unasked): (Vote, bool)| match unasked {
-                true => Vote::Unasked,
-                false => vote,
-            };
+            let spared = |(vote, unasked): (Vote, bool)| if unasked { Vote::Unasked } else { vote };
             let votes: Vec<Vote> = votes.into_iter().zip(unasked).map(spared).collect();
             let kinds = later_kinds(&votes);
-            let expected = match kinds.iter().all(|later| *later == kinds[0]) {
-                true => kinds[0],
-                false => Kind::Undecided,
-            };
+            let expected = if kinds.iter().all(|later| *later == kinds[0]) { kinds[0] } else { Kind::Undecided };
             prop_assert_eq!(kind(&votes), expected);
             prop_assert!(votes.contains(&Vote::Awaited) || expected != Kind::Undecided);
         }

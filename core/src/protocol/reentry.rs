@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use crate::hash::HashMap;
 use crate::lean::push_lean;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{LockId, Mode};
 use crate::owner::{Owner, OwnerId};
@@ -112,9 +111,10 @@ impl Owners {
     pub(crate) fn mode_of(&self, lock_id: &LockId, owner: &Owner) -> Option<Mode> {
         let table = lock(&self.held);
         let hold = &table.get(&(lock_id.clone(), owner.id()))?.hold;
-        Some(match is_valid(hold) {
-            true => hold.mode(),
-            false => Mode::Exclusive,
+        Some(if is_valid(hold) {
+            hold.mode()
+        } else {
+            Mode::Exclusive
         })
     }
 
@@ -150,7 +150,7 @@ impl Owners {
 
     /// Gives a handle back that is the only one; where there are others nothing changes.
     pub(crate) fn leave_alone(&self, share: &Share) -> Left {
-        let may = |handles| mutant!("exports-beside-other-handles", handles == 1, true);
+        let may = |handles| handles == 1;
         self.leave_if(share, may)
     }
 
@@ -166,8 +166,8 @@ impl Owners {
         }
         share.released.store(true, Ordering::Release);
         handles.retain(|h| !Arc::ptr_eq(h, &share.released));
-        let last = mutant!("last-release-frees-nothing", handles.is_empty(), false);
-        if !mutant!("first-release-frees", last, true) {
+        let last = handles.is_empty();
+        if !last {
             return Left::Others;
         }
         if let (Some(table), Some(place)) = (&mut table, &share.held.place) {

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::protocol::hold::Hold;
 use crate::protocol::set::Set;
@@ -92,7 +91,7 @@ impl Watchdog {
     fn insert(&self, at: Instant, floor: Instant, entry: Arc<Entry>) {
         let mut state = lock(&self.state);
         // Read under the lock, so that no nearer end is missed.
-        let end = mutant!("nearer-end-not-told", entry.hold.end(), at);
+        let end = entry.hold.end();
         let at = at.min(end).max(floor);
         entry.at.store(at.0, Ordering::Relaxed);
         state.due.insert((at, entry.hold.id), entry);
@@ -100,9 +99,7 @@ impl Watchdog {
             state.armed = at;
             let wakers = state.runner.take();
             drop(state);
-            if mutant!("watchdog-not-woken", true, false) {
-                wakers.wake();
-            }
+            wakers.wake();
         }
     }
 
@@ -164,7 +161,7 @@ impl Watchdog {
                     Some(first) if first.key().0 <= now => first.remove(),
                     first => {
                         let due = first.map_or(Instant::FAR, |f| f.key().0);
-                        let next = mutant!("watchdog-sleeps-on", due, Instant::FAR);
+                        let next = due;
                         // A timer that rings too early only looks again, once in a
                         // while. Set anew for each lease that comes and goes, it
                         // would cost a wake-up each time.
@@ -175,9 +172,7 @@ impl Watchdog {
                     }
                 }
             };
-            if let Some(at) = entry.hold.tend()
-                && mutant!("tended-once", true, false)
-            {
+            if let Some(at) = entry.hold.tend() {
                 // Always in the future, or this loop would not end.
                 self.insert(at, Instant(now.0 + 1), entry);
             }

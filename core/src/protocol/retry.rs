@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::mutants::mutant;
-
 /// Bounds of the random time until a waiter asks its home again, in case it was
 /// called and did not hear of it: 400 to 600 ms for the first two in the queue,
 /// 1.6 to 2.4 s behind them. A waiter that cannot be called, for nobody listens
@@ -22,7 +20,6 @@ pub(crate) fn poll_pause(
         Some(_) if !deaf => Duration::from_secs(2),
         _ => Duration::from_millis(100),
     };
-    let interval = mutant!("polls-without-pause", interval, Duration::ZERO);
     let (low, high) = (interval.mul_f64(0.8), interval.mul_f64(1.2));
     match left {
         Some(left) if left < high => (
@@ -36,7 +33,7 @@ pub(crate) fn poll_pause(
 /// Bounds of the random pause before the nodes that refused are asked again by
 /// whoever has the home's vote: 1 ms, doubling to 64 ms, give or take 30 %.
 pub(crate) fn retry_pause(tries: u32) -> (Duration, Duration) {
-    let pause = Duration::from_millis(mutant!("asks-again-late", 1, 5) << tries.min(6));
+    let pause = Duration::from_millis(1 << tries.min(6));
     (pause.mul_f64(0.7), pause.mul_f64(1.3))
 }
 
@@ -51,7 +48,7 @@ pub(crate) fn back_off(attempts: u32) -> (Duration, Duration) {
 /// work of this many terms in a row had failed before this one's: 0.5 to 1 s, doubling to 15
 /// to 30 s.
 pub(crate) fn campaign_pause(failures: u32) -> (Duration, Duration) {
-    let high = Duration::from_secs(mutant!("campaigns-at-once", 1, 0) << failures.min(5));
+    let high = Duration::from_secs(1 << failures.min(5));
     let high = high.min(Duration::from_secs(30));
     (high / 2, high)
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{LogEvent, event};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
@@ -181,7 +180,7 @@ impl Set {
                 }
             }
             let decided = met >= quorum || met + open < quorum;
-            if mutant!("asks-before-it-connects", decided, true) {
+            if decided {
                 return Poll::Ready(());
             }
             let timer =
@@ -207,7 +206,7 @@ impl Set {
     /// others in their place. Then it is worth asking again.
     pub(crate) async fn meets_again(&self, before: &Met) -> bool {
         let same = |node: usize| self.links[node].connects() == before.connects[node];
-        if mutant!("asked-in-vain-is-over", self.is_connected(same), true) {
+        if self.is_connected(same) {
             return false;
         }
         self.meet(before.left).await;
@@ -241,8 +240,8 @@ impl Set {
     pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
         let node = ticket.node;
         let clock = &self.clocks[node];
-        let server = mutant!("another-server-is-a-step", ticket.server, 0);
-        let step = lock(&clock.times).observe(server, ticket.sent, received, time, self.drift);
+        let step =
+            lock(&clock.times).observe(ticket.server, ticket.sent, received, time, self.drift);
         let Some(step) = step else { return };
         self.counters.measures.nodes[node].clock_stepped();
         (self.warn)(event!(
@@ -252,7 +251,7 @@ impl Set {
             node = self.links[node].shown(),
             ms = step.0 / 1000,
         ));
-        let forward = mutant!("steps-not-noticed", step.0, -1);
+        let forward = step.0;
         if let Ok(forward) = u64::try_from(forward) {
             clock.stepped.fetch_add(forward, Ordering::AcqRel);
             if let Some(act) = self.on_step.get() {
@@ -263,11 +262,7 @@ impl Set {
 
     /// Whether what a node says of one lock tells nothing of others there.
     fn is_apart(&self, node: usize) -> bool {
-        mutant!(
-            "shard-fault-is-the-nodes",
-            self.links[node].in_parts(),
-            false
-        )
+        self.links[node].in_parts()
     }
 
     /// A node answered that it cannot vote now: it is [out](Set::is_out) for
@@ -652,9 +647,10 @@ pub(crate) mod tests {
         }
 
         fn poll_met(&self, _: &Context<'_>) -> Poll<bool> {
-            match self.0.swap(true, Ordering::Relaxed) {
-                true => Poll::Ready(true),
-                false => Poll::Pending,
+            if self.0.swap(true, Ordering::Relaxed) {
+                Poll::Ready(true)
+            } else {
+                Poll::Pending
             }
         }
 

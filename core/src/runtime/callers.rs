@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::runtime::threads;
 
@@ -73,9 +72,8 @@ impl Shared {
     /// wait for a thread that is busy, or for the next callback. Once it is stopped those that
     /// are left see to all; nobody waits for the one that is started where none is left.
     fn have_one_ready(self: &Arc<Self>, state: &mut State) {
-        let most = mutant!("callbacks-one-by-one", MOST, 1);
         let stopped = state.stopped && state.threads > 0;
-        if state.callbacks.is_empty() || state.ready > 0 || state.threads >= most || stopped {
+        if state.callbacks.is_empty() || state.ready > 0 || state.threads >= MOST || stopped {
             return;
         }
         let shared = self.clone();

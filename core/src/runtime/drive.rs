@@ -225,9 +225,12 @@ impl Driver {
             self.sockets.disarm();
             let driven = catch_unwind(AssertUnwindSafe(|| {
                 at_wheel(self, || {
-                    runtime.block_on(poll_fn(|cx| match self.wheel.is_asked_for(self.bell(cx)) {
-                        true => Poll::Ready(()),
-                        false => Poll::Pending,
+                    runtime.block_on(poll_fn(|cx| {
+                        if self.wheel.is_asked_for(self.bell(cx)) {
+                            Poll::Ready(())
+                        } else {
+                            Poll::Pending
+                        }
                     }));
                 });
             }));
@@ -410,9 +413,10 @@ impl Turn {
             at_wheel(self.driver, || runtime.block_on(pin!(future)));
         }));
         if let Err(panic) = driven {
-            match self.driver.is_broken() || is_of_descriptors(&*panic) {
-                true => self.driver.break_down(),
-                false => resume_unwind(panic),
+            if self.driver.is_broken() || is_of_descriptors(&*panic) {
+                self.driver.break_down()
+            } else {
+                resume_unwind(panic)
             }
         }
     }
@@ -471,9 +475,10 @@ pub(super) fn ends_here() {
 /// Lets something go that may have sockets; where their numbers may be the program's by now, it is
 /// left as it is.
 pub(crate) fn let_go<T>(what: T) {
-    match ENDS.get() {
-        true => std::mem::forget(what),
-        false => drop(what),
+    if ENDS.get() {
+        std::mem::forget(what)
+    } else {
+        drop(what)
     }
 }
 

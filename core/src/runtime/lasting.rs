@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::event::{LogEvent, event};
-use crate::mutants::mutant;
 
 /// Between the beginnings of two at least: the next may end at once again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,7 +26,7 @@ pub async fn lasting<F: Future<Output = ()>>(
             let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
             polled.map_or(Poll::Ready(false), |polled| polled.map(|()| true))
         });
-        if ended.await || mutant!("ends-for-good", false, true) {
+        if ended.await {
             return;
         }
         drop(task);

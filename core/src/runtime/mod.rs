@@ -247,9 +247,10 @@ pub fn close_all() {
     let mut closing: Vec<_> = all.iter().map(|one| one.close()).collect();
     let all_closed = poll_fn(|cx| {
         closing.retain_mut(|one| one.as_mut().poll(cx).is_pending());
-        match closing.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if closing.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     });
     wait::run(all_closed, None, Sent::at_once());

@@ -6,8 +6,6 @@ use std::fmt;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-use crate::mutants::mutant;
-
 /// Starts a thread of that name.
 pub(crate) fn start(
     name: &str,
@@ -34,7 +32,7 @@ pub(crate) async fn aside<T: Send + 'static>(
 /// handlers of crashes see them.
 pub(crate) fn without_signals<T>(starts: impl FnOnce() -> T) -> T {
     let all = Mask::here().with_all_but_faults();
-    mutant!("threads-take-signals", all, Mask::here()).over(starts)
+    all.over(starts)
 }
 
 /// Which signals a thread blocks.

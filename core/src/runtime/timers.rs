@@ -54,9 +54,10 @@ impl Clock for SystemClock {
                     true => Poll::Ready(()),
                     // Nor one that cannot ring any more: who sleeps is woken once that is known.
                     false if sleeper.as_mut().is_some_and(|s| !s.may_sleep(cx)) => {
-                        match gone.load(Ordering::Acquire) {
-                            true => Poll::Ready(()),
-                            false => Poll::Pending,
+                        if gone.load(Ordering::Acquire) {
+                            Poll::Ready(())
+                        } else {
+                            Poll::Pending
                         }
                     }
                     false => match sleeper.as_ref() {

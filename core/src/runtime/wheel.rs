@@ -7,7 +7,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use crate::wakers::Wakers;
 
@@ -87,7 +86,7 @@ impl<R: Clone> Wheel<R> {
     /// what there was to wake, and `driver` will be told of more.
     pub(super) fn is_asked_for(&self, driver: &Waker) -> bool {
         let state = lock(&self.state);
-        if state.stop || mutant!("asked-in-vain", state.asked, false) {
+        if state.stop || state.asked {
             return true;
         }
         self.answer(state, driver);
@@ -126,11 +125,7 @@ impl<R: Clone> Wheel<R> {
         loop {
             let seen = state.drives;
             let in_need = |s: &State<R>| s.stop || s.wanted && s.who == Who::Nobody;
-            state = mutant!(
-                "parks-without-a-look",
-                wait_a_breath(&self.needed, state, |s| !in_need(s)),
-                wait(&self.needed, state)
-            );
+            state = wait_a_breath(&self.needed, state, |s| !in_need(s));
             if state.stop {
                 return false;
             }

@@ -178,12 +178,13 @@ impl<S, L> Book<S, L> {
         self.groups.push(group);
         let mut taken = Vec::new();
         self.settle(number, &mut taken);
-        match taken.is_empty() {
-            false => Counted::Settled(taken),
+        if taken.is_empty() {
             // Where none has a lease nothing is kept from being released.
-            true => Counted::Open {
+            Counted::Open {
                 warn: is_leased && !mem::replace(&mut self.warned, true),
-            },
+            }
+        } else {
+            Counted::Settled(taken)
         }
     }
 }

@@ -82,9 +82,10 @@ impl OpenScopes {
             at.entered = watched.map_or(Entered::Hand(None), Entered::Stack);
         }
         let by_hand = matches!(at.entered, Entered::Hand(_));
-        let old = match by_hand && !leased {
-            true => self.forgotten(),
-            false => None,
+        let old = if by_hand && !leased {
+            self.forgotten()
+        } else {
+            None
         };
         if by_hand {
             self.let_go_of_frames(py);
@@ -154,14 +155,13 @@ impl OpenScopes {
             return Ok(());
         }
         let many = lock(&self.0).were_left(MOST);
-        match many {
-            true => {
-                let doubt = py.import(name!(py, "quorlock._doubt"))?;
-                Err(PyErr::from_value(
-                    doubt.call_method0(name!(py, "too_many"))?,
-                ))
-            }
-            false => Ok(()),
+        if many {
+            let doubt = py.import(name!(py, "quorlock._doubt"))?;
+            Err(PyErr::from_value(
+                doubt.call_method0(name!(py, "too_many"))?,
+            ))
+        } else {
+            Ok(())
         }
     }
 

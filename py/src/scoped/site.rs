@@ -70,9 +70,10 @@ const MOST: usize = 4096;
 fn remember(address: usize, code: Py<PyAny>, found: Arc<[Standing]>) {
     let old = {
         let mut sites = lock(&SITES);
-        let old = match sites.len() >= MOST {
-            true => std::mem::take(&mut *sites),
-            false => Known::new(),
+        let old = if sites.len() >= MOST {
+            std::mem::take(&mut *sites)
+        } else {
+            Known::new()
         };
         let replaced = sites.insert(address, (code, found));
         (old, replaced)

@@ -143,9 +143,10 @@ fn semaphore() -> sim::Keys {
 
 /// The keys of a slot; of one that is none, those of the semaphore.
 fn slot(number: u32) -> Keys {
-    let keys = match number < SLOTS {
-        true => semaphore().of_slot(number),
-        false => semaphore(),
+    let keys = if number < SLOTS {
+        semaphore().of_slot(number)
+    } else {
+        semaphore()
     };
     Keys {
         lock: keys.lock,
@@ -260,9 +261,10 @@ impl Calls {
     }
 
     fn meddle(&self) -> Call {
-        let values = match self.random.chance(70) {
-            true => &FOREIGN[..],
-            false => &VALUES[..],
+        let values = if self.random.chance(70) {
+            &FOREIGN[..]
+        } else {
+            &VALUES[..]
         };
         let value = Value(self.random.pick(values).to_vec().into());
         let life = self.random.chance(60).then(|| self.whole(500_000));
@@ -288,9 +290,10 @@ impl Calls {
         let random = &self.random;
         let chooses = self.slots && random.chance(45);
         let any = slot(SLOTS);
-        let keys = match chooses {
-            true => &any,
-            false => random.pick(&self.keys),
+        let keys = if chooses {
+            &any
+        } else {
+            random.pick(&self.keys)
         };
         let Keys {
             lock: key,
@@ -365,9 +368,10 @@ impl Calls {
                 }),
                 field: None,
             }),
-            waiter: match adopts {
-                true => None,
-                false => self.waiter(op, mode, node, keys, at),
+            waiter: if adopts {
+                None
+            } else {
+                self.waiter(op, mode, node, keys, at)
             },
             leaving,
             not_after,
@@ -377,15 +381,16 @@ impl Calls {
 
     /// What is asked of all slots at once: for one, or who waits goes.
     fn choice(&self) -> Op {
-        match self.random.chance(70) {
-            true => Op::Acquire {
+        if self.random.chance(70) {
+            Op::Acquire {
                 ttl: Duration::ZERO,
                 candidate: self.random.below(7),
                 home: self.random.chance(70),
                 let_in: false,
                 block: 1,
-            },
-            false => Op::Release,
+            }
+        } else {
+            Op::Release
         }
     }
 
@@ -494,9 +499,10 @@ impl Calls {
         let stored = node.form(&keys.lock, at).and_then(|(form, _)| form.value());
         let readers = node.readers(&keys.companions.shared(), at);
         let readers: Vec<&Value> = readers.iter().flat_map(|r| r.votes.keys()).collect();
-        let stored = match readers.is_empty() {
-            true => stored,
-            false => Some(*random.pick(&readers)),
+        let stored = if readers.is_empty() {
+            stored
+        } else {
+            Some(*random.pick(&readers))
         };
         let own = match op {
             Op::Acquire { .. } if self.contended => 15,

@@ -273,9 +273,10 @@ impl Tries<'_> {
 
     fn one(&self, client: &Client, number: u64) {
         let random = Random::new(number);
-        let text = match number < self.random {
-            true => self.random_text(&random),
-            false => self.changed_text(&random),
+        let text = if number < self.random {
+            self.random_text(&random)
+        } else {
+            self.changed_text(&random)
         };
         let Some(text) = text else { return };
         match blocking::wait(client.adopt(&text)) {

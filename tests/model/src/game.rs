@@ -195,9 +195,10 @@ impl Game {
             }
             Call::Listen(inbox, on) => {
                 if self.listener.set(*inbox, *on)? {
-                    match on {
-                        true => node.subscribe(&INBOXES[*inbox].into()),
-                        false => node.unsubscribe(INBOXES[*inbox]),
+                    if *on {
+                        node.subscribe(&INBOXES[*inbox].into())
+                    } else {
+                        node.unsubscribe(INBOXES[*inbox])
                     }
                 }
                 Ok(Default::default())
@@ -340,9 +341,10 @@ impl Game {
             let (value, left) = (self.server.plain()?, self.server.plain()?);
             if let (Plain::Text(Some(value)), Plain::Number(left)) = (value, left) {
                 // Why a quarantine began is told to people, and nothing rests on it.
-                let value = match key == quarantine_key(NAMESPACE) {
-                    true => b"1".to_vec(),
-                    false => value,
+                let value = if key == quarantine_key(NAMESPACE) {
+                    b"1".to_vec()
+                } else {
+                    value
                 };
                 found.insert(key, (value, u64::try_from(left).ok()));
             }
@@ -362,9 +364,10 @@ impl Game {
 
 /// Whether clients may publish messages and ask who listens.
 pub fn permit_messages(server: &mut Server, permitted: bool) -> io::Result<()> {
-    let rules: [&[u8]; 2] = match permitted {
-        true => [b"+publish", b"+pubsub"],
-        false => [b"-publish", b"-pubsub"],
+    let rules: [&[u8]; 2] = if permitted {
+        [b"+publish", b"+pubsub"]
+    } else {
+        [b"-publish", b"-pubsub"]
     };
     server.ask(&[b"ACL", b"SETUSER", b"default", rules[0], rules[1]])?;
     Ok(())

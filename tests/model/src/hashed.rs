@@ -68,9 +68,10 @@ fn step(random: &Random, node: &MemoryNode, now: u64) -> Step {
         0..12 => Step::Clock(now + random.below(*random.pick(&[3_000, 300_000, 30_000_000])) + 1),
         12..15 => Step::Init(
             random.pick::<&str>(&RECORDS),
-            match random.chance(60) {
-                true => Duration::ZERO,
-                false => length(random),
+            if random.chance(60) {
+                Duration::ZERO
+            } else {
+                length(random)
             },
         ),
         15..20 => Step::Renew(name, length(random)),
@@ -120,9 +121,10 @@ fn request(random: &Random, node: &MemoryNode, name: usize, now: u64) -> Request
         op,
         native: false,
         keys: Arc::new(keys),
-        value: Value(match op == Op::Release && random.chance(10) {
-            true => Arc::default(),
-            false => (*random.pick(&TOKENS)).into(),
+        value: Value(if op == Op::Release && random.chance(10) {
+            Arc::default()
+        } else {
+            (*random.pick(&TOKENS)).into()
         }),
         waiter: None,
         leaving: Leaving::Free,
@@ -275,9 +277,12 @@ fn shown(parts: &[Plain], between: &str) -> String {
 /// The same of the memory node.
 fn stored(node: &MemoryNode, now: u64) -> BTreeMap<String, String> {
     let at = Instant(now * 1000);
-    let left = |end: Instant| match end == Instant::FAR {
-        true => -1,
-        false => (end.0 / 1_000_000) as i64 - (now / 1000) as i64,
+    let left = |end: Instant| {
+        if end == Instant::FAR {
+            -1
+        } else {
+            (end.0 / 1_000_000) as i64 - (now / 1000) as i64
+        }
     };
     let mut found = BTreeMap::new();
     for (key, fields, end) in node.hashes(at) {

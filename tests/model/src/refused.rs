@@ -61,14 +61,12 @@ fn sequence(game: &mut Game, refused: &str, seed: u64) -> io::Result<Option<Stri
     game.clear()?;
     let hashed = seed % 2 == 1;
     let mut lock = Lock {
-        keys: match hashed {
-            true => hashed::keys(0, random.chance(80), OWNER),
-            false => plain_keys(random.chance(80)),
+        keys: if hashed {
+            hashed::keys(0, random.chance(80), OWNER)
+        } else {
+            plain_keys(random.chance(80))
         },
-        java: match hashed {
-            true => random.below(3) as i64,
-            false => 0,
-        },
+        java: if hashed { random.below(3) as i64 } else { 0 },
         game,
     };
     if lock.java > 0 {
@@ -145,9 +143,10 @@ impl Lock<'_> {
         shared: bool,
         refuse: Option<&str>,
     ) -> io::Result<Said> {
-        let mode = match shared {
-            true => Mode::Shared,
-            false => Mode::Exclusive,
+        let mode = if shared {
+            Mode::Shared
+        } else {
+            Mode::Exclusive
         };
         let request = Request {
             op,

@@ -369,16 +369,18 @@ fn has(game: &mut Game, keys: &Keys) -> io::Result<Has> {
     };
     let kind = server.ask(&[b"TYPE", &keys.lock])?;
     let is = |name: &str| kind == Plain::Status(name.into());
-    let stands = match is("string") {
-        true => text(server.ask(&[b"GET", &keys.lock])?),
-        false => None,
+    let stands = if is("string") {
+        text(server.ask(&[b"GET", &keys.lock])?)
+    } else {
+        None
     };
     let Plain::Number(left) = server.ask(&[b"PTTL", &keys.lock])? else {
         return Err(io::Error::other("no PTTL"));
     };
-    let count = match is("hash") {
-        true => text(server.ask(&[b"HGET", &keys.lock, OWNER])?),
-        false => None,
+    let count = if is("hash") {
+        text(server.ask(&[b"HGET", &keys.lock, OWNER])?)
+    } else {
+        None
     };
     if keys.field.is_some() {
         let token = text(server.ask(&[b"HGET", keys.companions.queue(), &holder()])?);

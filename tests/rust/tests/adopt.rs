@@ -104,9 +104,10 @@ fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> 
         let mut next = pin!(lock.acquire());
         begin(&mut next);
         let mut export = pin!(async {
-            match share {
-                true => first.downgrade().await,
-                false => first.export().await.map(drop),
+            if share {
+                first.downgrade().await
+            } else {
+                first.export().await.map(drop)
             }
         });
         // Shared it would be at once, and is not passed on.

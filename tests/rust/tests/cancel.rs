@@ -80,9 +80,10 @@ async fn closed_at_random_instants_nothing_is_left() {
         let lock = client.lock("k");
         let once = round % 2 == 0;
         let task = tokio::spawn(async move {
-            match once {
-                true => lock.try_acquire().await,
-                false => lock.acquire().await.map(Some),
+            if once {
+                lock.try_acquire().await
+            } else {
+                lock.acquire().await.map(Some)
             }
         });
         impatient(std::future::pending::<()>(), random(1_000)).await;

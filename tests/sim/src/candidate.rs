@@ -103,9 +103,10 @@ impl Client {
             }
             world.check_holds();
         }
-        match random.chance(70) {
-            true => Ok(()),
-            false => Err("it was not to be"),
+        if random.chance(70) {
+            Ok(())
+        } else {
+            Err("it was not to be")
         }
     }
 

@@ -324,9 +324,10 @@ impl Client {
         let keeps = Random::new(random.aside().bits());
         let keep = keeps.chance(40);
         let shares = plan.shares && keeps.chance(70);
-        let lock = match keep && !shares {
-            true => lock.keep(plan.keep),
-            false => lock.shared(shares),
+        let lock = if keep && !shares {
+            lock.keep(plan.keep)
+        } else {
+            lock.shared(shares)
         };
         stage.says(|| {
             let long = match wait {
@@ -343,9 +344,10 @@ impl Client {
         // Nobody goes on to wait once nothing is to go wrong any more; and some
         // callers change their mind.
         let left = Duration::from_nanos(plan.troubled.saturating_sub(world.time()));
-        let patience = match random.chance(20) {
-            true => Duration::from_nanos((ttl.as_nanos() as f64).powf(random.share()) as u64),
-            false => Duration::MAX,
+        let patience = if random.chance(20) {
+            Duration::from_nanos((ttl.as_nanos() as f64).powf(random.share()) as u64)
+        } else {
+            Duration::MAX
         };
         let deadline = begun.1 + patience.min(left);
         let outcome = or_until(self.try_or_wait(world, &lock, wait), clock, deadline).await;
@@ -367,9 +369,10 @@ impl Client {
         }
         // Where layers are compared nobody does: over bytes a node is given the script of an adoption
         // when it is asked for one first, which is a round trip more.
-        match !lost && random.aside().chance(8) && !plan.network.even {
-            true => self.hand_on(stage, lease, index).await,
-            false => self.let_go(stage, lease, index).await,
+        if !lost && random.aside().chance(8) && !plan.network.even {
+            self.hand_on(stage, lease, index).await
+        } else {
+            self.let_go(stage, lease, index).await
         }
         if random.chance(40) {
             let pause = Duration::from_nanos(random.below(ttl.as_nanos() as u64 / 4));
@@ -606,9 +609,10 @@ impl Client {
             }
             return;
         }
-        let lock = match lease.is_shared() {
-            true => lock.clone().keep(Duration::ZERO).shared(true),
-            false => lock.clone(),
+        let lock = if lease.is_shared() {
+            lock.clone().keep(Duration::ZERO).shared(true)
+        } else {
+            lock.clone()
         };
         let Some(Ok(again)) = or_until(lock.acquire(), clock, clock.now()).await else {
             if clock.now() < lease.says_until() {

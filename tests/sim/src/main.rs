@@ -183,9 +183,10 @@ fn run(words: &[String]) -> ExitCode {
         println!("seed {bad}: {}", again(layer(words), bad, mutant));
         return ExitCode::FAILURE;
     }
-    let least = match death::are_wanted() {
-        true => HOLDS_WITH_DEATHS,
-        false => HOLDS_FLOOR,
+    let least = if death::are_wanted() {
+        HOLDS_WITH_DEATHS
+    } else {
+        HOLDS_FLOOR
     };
     if events < EVENTS_FLOOR || with_a_hold < least {
         println!(

@@ -13,7 +13,6 @@ use quorlock::sim::admission::Expected;
 
 use crate::contender::{KEYS, NAMES};
 use crate::death;
-use crate::mutants::mutant;
 use crate::neighbour::NEIGHBOURS;
 use crate::program::Programs;
 use crate::random::Random;
@@ -271,9 +270,12 @@ impl Plan {
         let aside = random.aside();
         let old = 1_000 * MS * aside.below(8);
         let used = aside.chance(30);
-        let server = |_| match self.declared {
-            true => (0, true),
-            false => (old + aside.below(1_000 * MS), used && aside.chance(50)),
+        let server = |_| {
+            if self.declared {
+                (0, true)
+            } else {
+                (old + aside.below(1_000 * MS), used && aside.chance(50))
+            }
         };
         Admission {
             servers: (0..self.nodes).map(server).collect(),
@@ -304,7 +306,7 @@ impl Plan {
     /// Clocks of the nodes and of the clients (one more than contend). Any two
     /// rates differ by less than the drift bound; often they are at its edge.
     pub fn clocks(&self, random: &Random) -> (Vec<Rate>, Vec<Rate>) {
-        let half = mutant!("rates-beyond-drift", DRIFT * 0.4975, DRIFT * 2.5);
+        let half = DRIFT * 0.4975;
         // Mostly far apart, so that nothing may rest on their agreeing; in a third
         // of the schedules and in scenes as on servers, where the first fences of
         // a round are mostly the same.
@@ -396,9 +398,10 @@ impl Plan {
         let hashes = neighbours && self.tail == 0 && self.breaks.is_none();
         let foreign = FaultEvent::Foreign {
             node: random.below(self.nodes as u64) as usize,
-            lock: match neighbours && random.chance(60) {
-                true => KEYS.len() + random.below(NEIGHBOURS.len() as u64) as usize,
-                false => *random.pick(&[0, 0, NAMES.len()]),
+            lock: if neighbours && random.chance(60) {
+                KEYS.len() + random.below(NEIGHBOURS.len() as u64) as usize
+            } else {
+                *random.pick(&[0, 0, NAMES.len()])
             },
             // The last of them is a lock of Java's.
             text: random.below(FOREIGN.len() as u64 + u64::from(hashes)) as usize,

@@ -53,9 +53,10 @@ impl Programs {
     /// Draws them, if there are any.
     pub fn draw(random: &Random) -> Option<Programs> {
         random.chance(PROGRAMS).then(|| Programs {
-            keep: match random.chance(30) {
-                true => random.share(),
-                false => 0.0,
+            keep: if random.chance(30) {
+                random.share()
+            } else {
+                0.0
             },
             slots: *random.pick(&[0, 0, 2, 3]),
             shares: *random.pick(&[0, 0, 20, 50]),
@@ -92,9 +93,10 @@ impl Programs {
 
     /// A plan whose users run them.
     pub fn of(self, plan: Plan) -> Plan {
-        let keep = match plan.keep.is_zero() {
-            true => plan.max_ttl().mul_f64(self.keep),
-            false => plan.keep,
+        let keep = if plan.keep.is_zero() {
+            plan.max_ttl().mul_f64(self.keep)
+        } else {
+            plan.keep
         };
         // All ask for the same number of slots.
         let slots = plan.slots.unwrap_or(self.slots);
@@ -249,9 +251,10 @@ impl Stage {
     fn somebody(&self, random: &Random, lease: &Lease) -> Client {
         let one = self.anybody(random);
         let queue = lease.hold().terms().keys.companions.queue();
-        match queue.starts_with(NAMESPACES[1].as_bytes()) {
-            true => one.beside(),
-            false => one,
+        if queue.starts_with(NAMESPACES[1].as_bytes()) {
+            one.beside()
+        } else {
+            one
         }
     }
 
@@ -292,9 +295,10 @@ impl Client {
     /// own listens whether it is lost (HL1). `asked`: it was won by asking the nodes for a vote.
     fn has(&self, stage: &Arc<Stage>, place: Place, lease: Lease, asked: bool) -> Arc<Handle> {
         let (world, lease) = (&stage.world, Arc::new(lease));
-        let index = match asked {
-            true => world.won(self.number, &lease),
-            false => world.won_with_others(self.number, &lease),
+        let index = if asked {
+            world.won(self.number, &lease)
+        } else {
+            world.won_with_others(self.number, &lease)
         };
         world.listens(index);
         let (lost, listening) = (lease.lost(), world.clone());

@@ -52,9 +52,10 @@ pub fn replay(words: &[String]) -> ExitCode {
         return shorter(&wanted, seconds);
     }
     let (whole, tapes) = schedule::record(wanted.layer, seed);
-    let outcome = match wanted.without.0.is_empty() {
-        true => whole,
-        false => schedule::rerun(wanted.layer, seed, &tapes, wanted.without.clone()),
+    let outcome = if wanted.without.0.is_empty() {
+        whole
+    } else {
+        schedule::rerun(wanted.layer, seed, &tapes, wanted.without.clone())
     };
     tell(&wanted, &wanted.without, &outcome)
 }
@@ -62,9 +63,10 @@ pub fn replay(words: &[String]) -> ExitCode {
 /// Prints the history as it was, and the command that prints it again.
 fn tell(wanted: &Wanted, without: &Without, outcome: &Outcome) -> ExitCode {
     if let (Some(history), Some(plan)) = (&outcome.history, &outcome.plan) {
-        match wanted.raw {
-            true => print!("{}", history.raw()),
-            false => print!("{}", history.explained(plan, &outcome.planned)),
+        if wanted.raw {
+            print!("{}", history.raw())
+        } else {
+            print!("{}", history.explained(plan, &outcome.planned))
         }
     }
     println!(

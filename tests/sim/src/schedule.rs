@@ -143,9 +143,12 @@ pub fn unguarded(seed: u64) -> Option<Outcome> {
 fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
     let (seed, plain) = (seed % PLAIN, seed >= PLAIN);
     let random = Random::new(seed);
-    let draw = || match plain {
-        true => Plan::draw_plain(&random),
-        false => Plan::draw(&random),
+    let draw = || {
+        if plain {
+            Plan::draw_plain(&random)
+        } else {
+            Plan::draw(&random)
+        }
     };
     let mut plan = Scene::plan(seed).unwrap_or_else(draw);
     if layer == Layer::Bytes {
@@ -307,11 +310,12 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
     let (watches, clock) = (watchdog.clone(), world.clock(number));
-    match death::are_wanted() {
-        true => world.spawn_own(number, async move {
+    if death::are_wanted() {
+        world.spawn_own(number, async move {
             lasting(|| watches.clone().run(), clock, death::told, "").await;
-        }),
-        false => world.spawn_own(number, watches.run()),
+        })
+    } else {
+        world.spawn_own(number, watches.run())
     }
     let client = part(stage, number, &set, &inbox, &watchdog);
     (client, inbox, watchdog)
@@ -348,9 +352,10 @@ fn part(
     let client = Client {
         number,
         set: set.clone(),
-        beside: match neighbours {
-            true => opens(NAMESPACES[1]),
-            false => door.clone(),
+        beside: if neighbours {
+            opens(NAMESPACES[1])
+        } else {
+            door.clone()
         },
         door,
     };

@@ -42,16 +42,16 @@ impl Client {
         });
         let begun = self.now(stage);
         let left = Duration::from_nanos(plan.troubled.saturating_sub(world.time()));
-        let patience = match random.chance(20) {
-            true => Duration::from_nanos((ttl.as_nanos() as f64).powf(random.share()) as u64),
-            false => Duration::MAX,
+        let patience = if random.chance(20) {
+            Duration::from_nanos((ttl.as_nanos() as f64).powf(random.share()) as u64)
+        } else {
+            Duration::MAX
         };
-        let outcome = match calm {
-            true => Some(locks.acquire().await.map(Some)),
-            false => {
-                let deadline = begun.1 + patience.min(left);
-                or_until(try_or_wait(&locks, wait), clock, deadline).await
-            }
+        let outcome = if calm {
+            Some(locks.acquire().await.map(Some))
+        } else {
+            let deadline = begun.1 + patience.min(left);
+            or_until(try_or_wait(&locks, wait), clock, deadline).await
         };
         if let Some(wait) = wait {
             // Tries that began in time, what is to be lengthened behind them, and the

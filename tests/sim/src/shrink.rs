@@ -74,9 +74,10 @@ pub fn shrink(
     in_time: &dyn Fn() -> bool,
 ) -> Option<Shrunk> {
     let (whole, tapes) = schedule::record(layer, seed);
-    let outcome = match without.0.is_empty() {
-        true => whole,
-        false => schedule::rerun(layer, seed, &tapes, without.clone()),
+    let outcome = if without.0.is_empty() {
+        whole
+    } else {
+        schedule::rerun(layer, seed, &tapes, without.clone())
     };
     let lines_before = outcome.lines().len();
     let mut search = Search {
@@ -191,9 +192,10 @@ impl Search<'_> {
     fn descend(&mut self) {
         loop {
             let before = self.at.without.clone();
-            match self.free {
-                true => self.take_away((0..6).flat_map(|kind| self.parts(kind)).collect()),
-                false => (0..6).for_each(|kind| self.take_away(self.parts(kind))),
+            if self.free {
+                self.take_away((0..6).flat_map(|kind| self.parts(kind)).collect())
+            } else {
+                (0..6).for_each(|kind| self.take_away(self.parts(kind)))
             }
             if self.at.without == before || !(self.in_time)() {
                 return;

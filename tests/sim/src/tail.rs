@@ -15,9 +15,10 @@ impl Plan {
     /// How long the tail may last.
     pub fn tail_ends(&self) -> Time {
         // Whoever wants several waits for each of them.
-        let several = match self.several {
-            true => NAMES.len() as u64,
-            false => 2 * u64::from(self.slots.is_some()),
+        let several = if self.several {
+            NAMES.len() as u64
+        } else {
+            2 * u64::from(self.slots.is_some())
         };
         (self.tail + several) * self.bounds().longest
     }

@@ -367,9 +367,10 @@ fn a_home_is_late() -> Result<(), String> {
         stage.pass(2 * late);
     }
     let wrong = stage.end();
-    match wrong.is_none() && took == [true, false, false, false, true] {
-        true => Ok(()),
-        false => Err(format!("waited {took:?}, wrong: {wrong:?}")),
+    if wrong.is_none() && took == [true, false, false, false, true] {
+        Ok(())
+    } else {
+        Err(format!("waited {took:?}, wrong: {wrong:?}"))
     }
 }
 
@@ -409,9 +410,10 @@ fn three_cross() -> Result<(), String> {
     let second = second.take().expect("its home and node 1");
     let other = second.fence();
     stage.world.end();
-    match fence < other {
-        true => Ok(()),
-        false => Err(format!("the fence {other} comes after {fence}")),
+    if fence < other {
+        Ok(())
+    } else {
+        Err(format!("the fence {other} comes after {fence}"))
     }
 }
 
@@ -1031,9 +1033,10 @@ impl Link for Dialled {
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {
-        match self.clock.now() < self.at {
-            true => None,
-            false => self.link.send(request, ticket, sink, give_up),
+        if self.clock.now() < self.at {
+            None
+        } else {
+            self.link.send(request, ticket, sink, give_up)
         }
     }
 
@@ -1044,9 +1047,10 @@ impl Link for Dialled {
     fn poll_met(&self, cx: &Context<'_>) -> Poll<bool> {
         let mut cx = Context::from_waker(cx.waker());
         let mut timer = self.timer.lock().unwrap();
-        match self.clock.now() < self.at {
-            true => timer.as_mut().poll(&mut cx).map(|()| true),
-            false => Poll::Ready(true),
+        if self.clock.now() < self.at {
+            timer.as_mut().poll(&mut cx).map(|()| true)
+        } else {
+            Poll::Ready(true)
         }
     }
 

@@ -131,9 +131,10 @@ pub fn next_change() -> Option<(i32, i32)> {
 
 /// What a process that has ended with this status ended with, as a shell has it.
 pub fn code(status: i32) -> i32 {
-    match libc::WIFSIGNALED(status) {
-        true => exit::SIGNAL + libc::WTERMSIG(status),
-        false => libc::WEXITSTATUS(status),
+    if libc::WIFSIGNALED(status) {
+        exit::SIGNAL + libc::WTERMSIG(status)
+    } else {
+        libc::WEXITSTATUS(status)
     }
 }
 

@@ -83,9 +83,10 @@ fn under_lock(
             format!("a second process cannot be started: {e}"),
         )
     };
-    let warden = match options.no_kill {
-        true => None,
-        false => Some(Warden::new().map_err(broken)?),
+    let warden = if options.no_kill {
+        None
+    } else {
+        Some(Warden::new().map_err(broken)?)
     };
     if let Some(front) = &mut front {
         front.die_with_it().map_err(broken)?;
@@ -163,10 +164,7 @@ fn held(
         foreground,
     };
     // One that does not start needs the lock no longer, either: closing gives it back.
-    let without: &[&str] = match options.no_nodes_env {
-        true => &SECRETS,
-        false => &[],
-    };
+    let without: &[&str] = if options.no_nodes_env { &SECRETS } else { &[] };
     let start = || Child::start(&options.command, &environment, without, foreground);
     let mut child = match while_held(&lease, start)? {
         Ok(child) => child,
@@ -201,9 +199,10 @@ fn held(
     let code = if lost.is_some() { exit::LOST } else { child };
     match lost {
         Some(ended) => {
-            let how = match in_time {
-                true => "the command was stopped before the lock was lost",
-                false => "the lock was lost while the command ran",
+            let how = if in_time {
+                "the command was stopped before the lock was lost"
+            } else {
+                "the lock was lost while the command ran"
             };
             let reason = ended.reason;
             voice.say(&format!("{how}: {reason}{}", ended.told()));
@@ -223,9 +222,10 @@ fn while_held<T>(
     lease: &Lease,
     start: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Result<T, &'static str>, Failure> {
-    match lease.is_held() {
-        true => start().map(Ok),
-        false => Ok(Err(lease.loss().map_or("expired", LossReason::as_str))),
+    if lease.is_held() {
+        start().map(Ok)
+    } else {
+        Ok(Err(lease.loss().map_or("expired", LossReason::as_str)))
     }
 }
 
@@ -283,9 +283,10 @@ fn votes(options: &Run) -> Duration {
 
 /// How long the lock is waited for; without an end if there is none.
 fn wait(options: &Run) -> Option<Duration> {
-    match options.no_wait {
-        true => Some(Duration::ZERO),
-        false => options.lock.wait,
+    if options.no_wait {
+        Some(Duration::ZERO)
+    } else {
+        options.lock.wait
     }
 }
 

@@ -138,12 +138,11 @@ pub fn supervise(
             }
             Act::Kill => {
                 if rules.kill {
-                    killed = match child.signal(libc::SIGKILL) {
-                        true => kill_in_vain(voice),
-                        false => {
-                            voice.say("the command has not ended in time: killed");
-                            Killed::Sent
-                        }
+                    killed = if child.signal(libc::SIGKILL) {
+                        kill_in_vain(voice)
+                    } else {
+                        voice.say("the command has not ended in time: killed");
+                        Killed::Sent
                     };
                 }
                 continue;
@@ -224,9 +223,10 @@ impl Ended {
             .iter()
             .map(|node| plain(&node.to_string()))
             .collect();
-        match nodes.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", nodes.join("; ")),
+        if nodes.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", nodes.join("; "))
         }
     }
 }
@@ -284,9 +284,10 @@ fn explain(why: Why, how: Asked, ended: &Ended, voice: &mut Voice) {
     voice.say(&match why {
         Why::Ending(left) => {
             let left = times::shown(left);
-            let because = match reason == LossReason::MaxHold.as_str() {
-                true => "for it has been held for as long as --max-hold allows".to_owned(),
-                false => format!("and is not renewed{nodes}"),
+            let because = if reason == LossReason::MaxHold.as_str() {
+                "for it has been held for as long as --max-hold allows".to_owned()
+            } else {
+                format!("and is not renewed{nodes}")
             };
             format!("the lock ends in {left}, {because}: {so}")
         }

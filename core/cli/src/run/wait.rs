@@ -181,9 +181,10 @@ impl Patience {
         if votes_at > begun.saturating_add(self.votes) {
             return None;
         }
-        let apart = match self.settles {
-            true => Duration::ZERO,
-            false => drawn(APART),
+        let apart = if self.settles {
+            Duration::ZERO
+        } else {
+            drawn(APART)
         };
         Some(votes_at + apart + Duration::from_millis(1))
     }
@@ -199,9 +200,12 @@ fn drawn(most: Duration) -> Duration {
 async fn hear_clocks(lock: &Lock, until: Duration) {
     let mut heard = pin!(lock.inspect());
     let is_over = |heard: Poll<_>| heard.is_ready() || now() >= until;
-    poll_fn(|cx| match is_over(heard.as_mut().poll(cx).map(drop)) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
+    poll_fn(|cx| {
+        if is_over(heard.as_mut().poll(cx).map(drop)) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
 }

@@ -86,9 +86,10 @@ fn shared() -> io::Result<&'static Page> {
     // SAFETY: new memory, which is never unmapped; all zeros are a valid page.
     unsafe {
         let page = libc::mmap(ptr::null_mut(), size_of::<Page>(), access, kind, -1, 0);
-        match page == libc::MAP_FAILED {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(&*page.cast()),
+        if page == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(&*page.cast())
         }
     }
 }

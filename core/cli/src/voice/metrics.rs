@@ -176,9 +176,10 @@ impl Values {
 
     /// The series of a family, in the order in which they are written.
     fn series(&self, name: &str) -> Vec<String> {
-        match name == TOTAL {
-            true => OUTCOMES.iter().map(|outcome| self.total(outcome)).collect(),
-            false => vec![self.of_last(name)],
+        if name == TOTAL {
+            OUTCOMES.iter().map(|outcome| self.total(outcome)).collect()
+        } else {
+            vec![self.of_last(name)]
         }
     }
 

@@ -65,9 +65,10 @@ pub(super) fn listed(
                 place + 1
             )
         })?;
-        shown.push(match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
+        shown.push(if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
         });
         hosts.push(Endpoint::Tcp { host, port, tls });
     }

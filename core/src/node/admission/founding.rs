@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use super::record::{FIRST, of_set};
 use super::{Expected, Newness, Record};
-use crate::mutants::mutant;
 
 /// What a client sees of a node on one connection.
 #[derive(Clone, Debug)]
@@ -95,10 +94,7 @@ impl Known {
     /// Nothing is known. `names`: of the nodes, as messages have them, and
     /// whether each lives in this process.
     pub(super) fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Known {
-        let shown = |(_, apart): &(_, bool)| match apart {
-            true => Shown::Apart,
-            false => Shown::Unknown,
-        };
+        let shown = |(_, apart): &(_, bool)| if *apart { Shown::Apart } else { Shown::Unknown };
         Known {
             expected,
             shown: names.iter().map(shown).collect(),
@@ -161,9 +157,7 @@ impl Known {
             pledge => pledge,
         };
         let others = || self.others(node);
-        if let Some(foreign) = others().find(|other| *other.1 == Shown::Foreign)
-            && mutant!("founds-beside-a-foreign-record", true, false)
-        {
+        if let Some(foreign) = others().find(|other| *other.1 == Shown::Foreign) {
             return Next::Refuse(Refusal::Unfounded(format!(
                 "it has no record, and is given none, for the node {} belongs to another set",
                 self.names[foreign.0]
@@ -180,22 +174,19 @@ impl Known {
             };
         }
         let missing = |shown: &Shown| matches!(shown, Shown::Unknown | Shown::Absent);
-        if mutant!(
-            "founded-by-some",
-            others().any(|other| missing(other.1)),
-            others().filter(|other| missing(other.1)).count() > self.expected.nodes / 2
-        ) {
+        if others().any(|other| missing(other.1)) {
             // Whoever is named as missing has been tried.
-            return match others().any(|other| *other.1 == Shown::Unknown) {
-                true => Next::Wait,
-                false => Next::Refuse(Refusal::Unfounded(self.missing())),
+            return if others().any(|other| *other.1 == Shown::Unknown) {
+                Next::Wait
+            } else {
+                Next::Refuse(Refusal::Unfounded(self.missing()))
             };
         }
         let Some(pledge) = pledge else {
             return self.pledge(node, fresh, run);
         };
         let open = others().any(|other| matches!(other.1, Shown::Blank(_)));
-        if mutant!("founded-before-all-have-pledged", open, false) {
+        if open {
             return Next::Wait;
         }
         self.raise(pledge, FIRST, look)
@@ -205,8 +196,7 @@ impl Known {
     /// lost since that was written.
     fn keep(&self, record: Record, look: &Look) -> Next {
         let run = look.run.as_deref();
-        let stepped = mutant!("step-ends-quarantine", look.stepped, false);
-        let lost = record.is_of_before(run) || stepped;
+        let lost = record.is_of_before(run) || look.stepped;
         if !(self.expected.guard && lost) {
             return Next::Admit;
         }
@@ -230,16 +220,17 @@ impl Known {
     /// A node that has pledged is raised to that epoch.
     fn raise(&self, pledge: Record, epoch: u64, look: &Look) -> Next {
         let run = look.run.as_deref();
-        let lost = pledge.is_of_before(run) || mutant!("late-pledge-votes", look.voted, false);
+        let lost = pledge.is_of_before(run) || look.voted;
         let record = pledge.renewed(&self.expected, epoch, run);
         Next::Write(record, self.quarantine(lost))
     }
 
     /// For how long a node that may have `lost` votes gives none.
     fn quarantine(&self, lost: bool) -> Duration {
-        match self.expected.guard && lost {
-            true => self.expected.quarantine,
-            false => Duration::ZERO,
+        if self.expected.guard && lost {
+            self.expected.quarantine
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -283,13 +274,8 @@ impl Known {
             _ => *shown == Shown::Apart,
         };
         let mut shown = self.shown.iter();
-        let wholly_new = mutant!(
-            "one-virgin-node-is-enough",
-            shown.all(lost_nothing),
-            shown.any(lost_nothing)
-        );
-        let place = mutant!("uptime-of-another-server", node, 0);
-        match self.shown[place] {
+        let wholly_new = shown.all(lost_nothing);
+        match self.shown[node] {
             Shown::Blank(newness) | Shown::Pledged(newness)
                 if self.expected.declares && wholly_new =>
             {

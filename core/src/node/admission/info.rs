@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::stranger::Stranger;
 use crate::foreign;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::Memory;
 
 /// What a server without a record may have lost.
@@ -52,8 +51,8 @@ fn is_harmless(name: &str) -> bool {
         "script" => matches!(sub, "" | "load"),
         // Valkey 9.1 sends itself CONFIG GET when it starts; 6.2 counts all kinds
         // of CONFIG as one.
-        "config" => mutant!("resetstat-hides", sub == "get", true),
-        "del" | "unlink" | "flushall" | "flushdb" => mutant!("del-not-seen", false, true),
+        "config" => sub == "get",
+        "del" | "unlink" | "flushall" | "flushdb" => false,
         _ => false,
     }
 }
@@ -166,8 +165,7 @@ impl Info {
             uptime: get("uptime_in_seconds").and_then(|seconds| seconds.parse().ok()),
             untouched: {
                 let never_replica = history.as_deref().is_some_and(zeros);
-                mutant!("promoted-replica-is-new", never_replica, true)
-                    && get("evicted_keys").is_some_and(|keys| keys == "0")
+                never_replica && get("evicted_keys").is_some_and(|keys| keys == "0")
             },
         }
     }
@@ -192,7 +190,7 @@ impl Info {
             return Newness::Used;
         };
         let needed = votes_last + UPTIME_MARGIN;
-        let uptime = mutant!("uptime-not-compared", Duration::from_secs(uptime), needed);
+        let uptime = Duration::from_secs(uptime);
         match needed.saturating_sub(uptime) {
             Duration::ZERO => Newness::New,
             left => Newness::Young(left.min(votes_last)),
@@ -238,7 +236,7 @@ impl Info {
     /// The same, with what kind of reason it is.
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.
-        if let Some(kind) = mutant!("stranger-judged-by-version", self.stranger, None) {
+        if let Some(kind) = self.stranger {
             return Some((Unfit::Stranger(kind), kind.sentence().into()));
         }
         let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
@@ -276,13 +274,9 @@ fn zeros(id: &str) -> bool {
 /// backup would look like a restart.)
 fn run_of(run_id: String, history: Option<&str>) -> String {
     match history.filter(|history| !zeros(history) && !history.is_empty()) {
-        Some(history) => mutant!(
-            "run-without-replid2",
-            sha1_smol::Sha1::from(format!("{run_id}{history}"))
-                .digest()
-                .to_string(),
-            run_id
-        ),
+        Some(history) => sha1_smol::Sha1::from(format!("{run_id}{history}"))
+            .digest()
+            .to_string(),
         None => run_id,
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::Expected;
 use crate::foreign;
-use crate::mutants::mutant;
 
 /// The protocol of docs/reference/protocol.md.
 pub const PROTOCOL: u32 = 1;
@@ -121,7 +120,7 @@ impl Record {
     /// run is known by its record alone.
     pub(crate) fn is_of_before(&self, run: Option<&str>) -> bool {
         let same = run.is_none_or(|run| run == self.run);
-        !mutant!("runs-not-compared", same, true) || !self.guard
+        !same || !self.guard
     }
 
     /// What of the record is not as the expected set has it, field by field; nothing
@@ -148,11 +147,7 @@ impl Record {
                 self.epoch
             ));
         }
-        if mutant!(
-            "max-ttl-not-compared",
-            self.max_ttl != expected.max_ttl,
-            false
-        ) {
+        if self.max_ttl != expected.max_ttl {
             found.push(format!(
                 "its set has a max_ttl of {} ms, this client's is {} ms: give every client of the \
                  set the same",
@@ -160,7 +155,7 @@ impl Record {
             ));
         }
         // The other way round the client raises the guard.
-        if mutant!("guard-not-compared", self.guard && !expected.guard, false) {
+        if self.guard && !expected.guard {
             found.push(
                 "its set has the restart guard on, this client has it off: give every client of \
                  the set the same restart_guard"

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{Expected, Record};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 
 /// Who sits where: what the connections of a client know of each other's
@@ -34,7 +33,7 @@ impl Roster {
     /// A roster for the nodes of such a set: as long as a vote may stand there.
     pub fn new(expected: &Expected) -> Roster {
         Roster {
-            memory: mutant!("roster-forgets", expected.quarantine, Duration::ZERO),
+            memory: expected.quarantine,
             seats: Mutex::default(),
         }
     }

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::time::NodeTimes;
 use crate::node::{Fault, FaultKind, Reply};
 
@@ -58,14 +57,15 @@ impl StepWatch {
             reply,
             Reply::Granted { .. } | Reply::Extended { repaired: true }
         );
-        match mutant!("vote-after-step-counts", new, false) {
-            true => Reply::Failed(Fault {
+        if new {
+            Reply::Failed(Fault {
                 kind: FaultKind::NotReady,
                 text: "its clock has stepped: it may have voted too early after a restart".into(),
                 sent: true,
                 of_lock: false,
-            }),
-            false => reply,
+            })
+        } else {
+            reply
         }
     }
 

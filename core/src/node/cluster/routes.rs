@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::clock::{Instant, Sleep};
 use crate::event::event;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
@@ -150,9 +149,10 @@ impl State {
             return after.fail(&mut item, fault);
         }
         self.stale = true;
-        let why = match self.shards.is_empty() {
-            true => "its servers are not known yet",
-            false => "no server of the cluster serves its hash slot",
+        let why = if self.shards.is_empty() {
+            "its servers are not known yet"
+        } else {
+            "no server of the cluster serves its hash slot"
         };
         self.wait(item, Instant::NEVER, why, after);
     }
@@ -215,12 +215,6 @@ impl State {
     /// Whether a request may be sent to a server of which nothing was known.
     fn has_room(&self, to: &Endpoint) -> bool {
         self.shards.len() < 2 * PRIMARIES || self.shards.iter().any(|shard| shard.at == *to)
-    }
-
-    #[cfg(mutants)]
-    fn moves(&mut self, item: &Item, shard: usize) {
-        let slot = usize::from(hash_slot::of(&item.request.keys.lock));
-        self.map[slot] = shard as u16;
     }
 
     fn shard_of(&self, item: &Item) -> Option<&Shard> {
@@ -426,9 +420,10 @@ impl Routes {
             let nowhere = guard.place_of(item).is_none();
             guard.stale |= nowhere;
             if waits.until > now || nowhere {
-                let until = match waits.until > now {
-                    true => waits.until,
-                    false => Instant::FAR,
+                let until = if waits.until > now {
+                    waits.until
+                } else {
+                    Instant::FAR
                 };
                 next = next.min(until).min(item.due());
                 guard.waiting.push_back(waits);
@@ -506,15 +501,12 @@ impl Router for Routes {
         let to = to.filter(|to| state.has_room(to));
         state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
         match (to, redirect) {
-            (Some(_), _)
-                if mutant!("redirects-without-bound", item.redirects > REDIRECTS, false) =>
-            {
+            (Some(_), _) if (item.redirects > REDIRECTS) => {
                 let why = "its servers send the request from one to another";
                 state.wait(item, now + REFRESH, why, &mut after)
             }
             (Some(to), Redirect::Ask { .. }) => {
                 let shard = self.shard(state, to);
-                mutant!("ask-changes-map", (), state.moves(&item, shard));
                 item.asking = true;
                 state.send(shard, item, &mut after)
             }

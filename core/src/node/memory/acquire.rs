@@ -7,7 +7,6 @@ use super::scripts::Found;
 use super::{Form, MemoryNode, micros, tick};
 use crate::clock::Instant;
 use crate::foreign;
-use crate::mutants::mutant;
 use crate::node::{Adopted, Op, Reply, Request, Value};
 
 /// How long, the fence that is proposed, and how many at once.
@@ -24,9 +23,7 @@ impl MemoryNode {
         if let Some(old) = &request.keys.adopts {
             return self.adopt(request, old, found, asked);
         }
-        if mutant!("forced-vote-asked-again", found.own || found.free, false)
-            && self.bans.has(request, found.now)
-        {
+        if (found.own || found.free) && self.bans.has(request, found.now) {
             return Reply::NotMine;
         }
         let me = request.waiter.as_ref();
@@ -46,32 +43,19 @@ impl MemoryNode {
         if found.own {
             return self.confirm_own(request, found, asked);
         }
-        let free = mutant!(
-            "taken-over-before-end",
-            found.free,
-            found.free || found.is_crowded()
-        );
+        let free = found.free;
         if let Some(left) = found.quarantine
             && (free || joins(request))
         {
             return Reply::Quarantined { left };
         }
-        if !mutant!("acquire-overwrites", free, true) {
-            return match mutant!("refusal-says-granted", false, true) {
-                false => self.refuse(request, found, found.left()),
-                true => Reply::Granted {
-                    fence: 0,
-                    lasts: None,
-                },
-            };
-        }
-        if mutant!("newcomer-barges", reserved.is_some(), false) {
+        if !free {
             return self.refuse(request, found, found.left());
         }
-        let turn = match mutant!("newcomer-ignores-the-queue", true, me.is_some()) {
-            true => self.turn(request, me, None, found.now, messages),
-            false => Turn::Nobodys,
-        };
+        if reserved.is_some() {
+            return self.refuse(request, found, found.left());
+        }
+        let turn = self.turn(request, me, None, found.now, messages);
         match turn {
             Turn::Anothers | Turn::AfterReaders => {
                 let length = request.keys.waits.reservation;
@@ -80,7 +64,6 @@ impl MemoryNode {
             Turn::Mine | Turn::Untold => {
                 self.leave(request, found.now);
                 let crowded = turn == Turn::Mine;
-                let crowded = mutant!("quiet-with-a-queue", crowded, false);
                 self.grant(request, found, asked, crowded)
             }
             Turn::Nobodys => self.grant(request, found, asked, false),
@@ -91,30 +74,23 @@ impl MemoryNode {
     fn adopt(&mut self, request: &Request, old: &Adopted, found: &Found, asked: Asked) -> Reply {
         let Adopted { value: old, ban } = old;
         // A text may say anything. What names no token of ours proves nothing, and bans nothing.
-        if mutant!("bans-by-any-text", !old.is_ours(), false) {
+        if !old.is_ours() {
             return Reply::NotMine;
         }
         // What stands there behind a ban is no vote of the lease: a plain command, which knows no bans,
         // has come late.
         let dead = self.bans.hold(&request.keys, old, found.now);
-        let dead = mutant!("adopts-a-late-vote", dead, false);
-        if mutant!("exported-lease-comes-back", true, false) {
-            self.bans.add(&request.keys, old, found.now, *ban);
-        }
-        if mutant!(
-            "forced-out-adopts",
-            self.bans.has(request, found.now),
-            false
-        ) {
+        self.bans.add(&request.keys, old, found.now, *ban);
+        if self.bans.has(request, found.now) {
             return Reply::NotMine;
         }
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));
         let stands = found.own || !dead && holder.is_some_and(|holder| old.proves(holder));
-        let stands = mutant!("adopt-without-old", stands, stands || found.free);
-        match mutant!("adopt-from-anybody", stands, true) {
-            true => self.confirm_own(request, found, asked),
-            false => Reply::NotMine,
+        if stands {
+            self.confirm_own(request, found, asked)
+        } else {
+            Reply::NotMine
         }
     }
 
@@ -131,7 +107,7 @@ impl MemoryNode {
             let least = life(now, request.keys.waits.place);
             self.hold_crowded(request, found.time + micros(ttl), least, now);
         } else {
-            let end = mutant!("vote-without-ttl", life(now, ttl), Instant::FAR);
+            let end = life(now, ttl);
             self.put(request, Form::Quiet(request.value.clone()), end);
         }
         Reply::Granted {
@@ -148,18 +124,11 @@ impl MemoryNode {
         found: &Found,
         (ttl, candidate, block): Asked,
     ) -> Reply {
-        let shut = mutant!("own-confirmed-in-quarantine", found.quarantine, None);
-        if let Some(left) = shut {
+        if let Some(left) = found.quarantine {
             return Reply::Quarantined { left };
         }
-        if mutant!("own-token-not-lengthened", true, false) {
-            self.lengthen_own(request, found, ttl);
-        }
-        let fence = mutant!(
-            "own-token-reads-counter",
-            self.count(request, candidate, block, found.now),
-            self.counted(request, found.now).unwrap_or(0)
-        );
+        self.lengthen_own(request, found, ttl);
+        let fence = self.count(request, candidate, block, found.now);
         Reply::Granted { fence, lasts: None }
     }
 
@@ -186,7 +155,7 @@ impl MemoryNode {
     ) -> Reply {
         let waiter = request.waiter.as_ref().filter(|_| joins(request));
         let place = waiter.and_then(|waiter| self.join(request, waiter, found.now));
-        if place.is_some() && mutant!("join-without-mark", true, false) {
+        if place.is_some() {
             self.mark(request, found.now);
         }
         let waiter = waiter.filter(|_| place.is_some());
@@ -195,7 +164,7 @@ impl MemoryNode {
             left,
             holder,
             place,
-            subscribers: mutant!("dead-subscription-not-reported", listeners, 1),
+            subscribers: listeners,
             shared: found.last.is_some(),
         }
     }
@@ -211,9 +180,9 @@ impl MemoryNode {
         match form {
             Form::Quiet(value) => {
                 let ours = value.is_ours() && end != Instant::FAR;
-                if mutant!("foreign-marked", ours, end != Instant::FAR) {
+                if ours {
                     let left = micros(tick(now).until(end));
-                    let left = mutant!("end-too-early", left + 1_000, left / 100 * 97);
+                    let left = left + 1_000;
                     let until = MemoryNode::time(now) + left;
                     let value = value.clone();
                     self.put(request, Form::Held { until, value }, end.max(least));

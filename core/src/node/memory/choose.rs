@@ -9,7 +9,6 @@ use super::line::{Message, Turn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Op, Reply, Request, Waits};
 
 impl MemoryNode {
@@ -23,7 +22,7 @@ impl MemoryNode {
         messages: &mut Vec<Message>,
     ) -> Reply {
         let quarantine = self.quarantine(now).filter(|_| guarded);
-        if let Some(left) = mutant!("slot-chosen-in-quarantine", quarantine, None) {
+        if let Some(left) = quarantine {
             return Reply::Quarantined { left };
         }
         let first = match request.op {
@@ -46,14 +45,10 @@ impl MemoryNode {
         for (found, one) in seen.iter().zip(&asked) {
             let reserved = found.form.as_ref();
             let reserved = reserved.is_some_and(|form| form.reserved(found.time).is_some());
-            let open = mutant!("slot-chosen-though-held", found.free, true);
-            if !open || mutant!("slot-reserved-twice", reserved, false) {
+            if !found.free || reserved {
                 continue;
             }
-            let turn = match mutant!("chooser-ignores-the-queue", true, me.is_some()) {
-                true => self.turn(one, me, None, now, messages),
-                false => Turn::Nobodys,
-            };
+            let turn = self.turn(one, me, None, now, messages);
             if turn == Turn::Anothers {
                 continue;
             }
@@ -77,7 +72,7 @@ impl MemoryNode {
         let waiter = request.waiter.as_ref().filter(|_| joins(request));
         let place = waiter.and_then(|waiter| self.join(request, waiter, now));
         let mut left: Option<Duration> = None;
-        let marked = mutant!("one-slot-marked", asked.len(), 1);
+        let marked = asked.len();
         for (i, one) in asked.iter().enumerate() {
             if let Some(rest) = self.found(one, None, now).left() {
                 left = Some(left.map_or(rest, |left| left.min(rest)));
@@ -107,9 +102,6 @@ impl MemoryNode {
     ) -> Reply {
         self.leave(request, now);
         let answer = Reply::Released { held: false };
-        if mutant!("slot-stays-reserved", false, true) {
-            return answer;
-        }
         for slot in 0..slots {
             let one = of_slot(request, slot);
             let found = self.found(&one, None, now);

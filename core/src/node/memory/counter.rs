@@ -2,7 +2,6 @@
 
 use super::{MemoryNode, tick, whole};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::native::FURTHEST;
 use crate::node::{Request, Value};
 
@@ -58,12 +57,9 @@ impl MemoryNode {
         if candidate == 0 || request.keys.fence_ttl.is_none() {
             return last.unwrap_or(0);
         }
-        let candidate = mutant!("one-clock-makes-a-fence", candidate, candidate.max(time));
-        let candidate = mutant!("no-clamp", candidate.min(time + FURTHEST), candidate);
+        let candidate = candidate.min(time + FURTHEST);
         let next = last.map_or(0, |last| last + u64::from(block));
-        let fence = mutant!("counter-goes-back", candidate.max(next), candidate);
-        let fence = mutant!("pure-counters", fence, last.unwrap_or(0) + 1);
-        let fence = mutant!("counter-counts-on", fence, last.map_or(fence, |_| next));
+        let fence = candidate.max(next);
         self.set_counter(request, fence, now);
         self.tell(request, (fence + 1).saturating_sub(block.into()), now);
         fence
@@ -75,7 +71,7 @@ impl MemoryNode {
         let last = self.counted(request, now);
         let beyond = last.is_none_or(|last| last < fence);
         let stored = fence.max(last.unwrap_or(0));
-        self.set_counter(request, mutant!("raise-lowers", stored, fence), now);
+        self.set_counter(request, stored, now);
         beyond
     }
 
@@ -85,13 +81,13 @@ impl MemoryNode {
         let Some((counter, ttl)) = request.keys.counter() else {
             return;
         };
-        let end = match ttl.is_zero() {
-            true => self
-                .counters
+        let end = if ttl.is_zero() {
+            self.counters
                 .get(counter)
                 .filter(|(_, end)| tick(now) <= *end)
-                .map_or(Instant::FAR, |(_, end)| *end),
-            false => tick(now) + whole(ttl + ttl / 4),
+                .map_or(Instant::FAR, |(_, end)| *end)
+        } else {
+            tick(now) + whole(ttl + ttl / 4)
         };
         if self.fence(counter, now).is_none() {
             self.told.remove(counter);

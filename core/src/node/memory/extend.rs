@@ -7,7 +7,6 @@ use super::line::life;
 use super::scripts::Found;
 use super::{Form, MemoryNode, micros};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Repair, Reply, Request};
 
 impl MemoryNode {
@@ -22,26 +21,26 @@ impl MemoryNode {
         let now = found.now;
         let shut = found.quarantine.filter(|_| match repair {
             Repair::No => true,
-            Repair::Yes => mutant!("repairs-in-quarantine", true, false),
+            Repair::Yes => true,
             Repair::InQuarantine { .. } => false,
         });
         let banned = self.bans.has(request, now);
-        if found.own && mutant!("vote-outlasts-its-ban", banned, false) {
+        if found.own && banned {
             return Reply::Banned;
         }
-        if mutant!("extend-unowned", found.own, !found.free) {
+        if found.own {
             // What stands there may be no vote, but to whom still counts it (rule Q).
-            if let Some(left) = mutant!("extends-in-quarantine", shut, None) {
+            if let Some(left) = shut {
                 return Reply::Quarantined { left };
             }
             self.lengthen_own(request, found, ttl);
             self.raise(request, fence, now);
             let own = fence.saturating_sub(behind.into());
-            self.tell(request, mutant!("whose-fence-is-untold", own, 0), now);
+            self.tell(request, own, now);
             return Reply::Extended { repaired: false };
         }
-        if repair != Repair::No && mutant!("repair-over-a-stranger", found.free, true) {
-            if mutant!("forced-vote-repaired", banned, false) {
+        if repair != Repair::No && found.free {
+            if banned {
                 return Reply::Banned;
             }
             if let Some(left) = shut {
@@ -52,15 +51,11 @@ impl MemoryNode {
             } else {
                 self.put(request, Form::Quiet(request.value.clone()), life(now, ttl));
             }
-            self.raise(request, mutant!("repair-without-fence", fence, 0), now);
+            self.raise(request, fence, now);
             self.tell(request, fence.saturating_sub(behind.into()), now);
             return Reply::Extended { repaired: true };
         }
-        mutant!(
-            "extends-without-key",
-            Reply::NotMine,
-            Reply::Extended { repaired: false }
-        )
+        Reply::NotMine
     }
 
     /// Strict: what is written is then this node's own mark, as if it had counted it.
@@ -72,7 +67,7 @@ impl MemoryNode {
         fence: u64,
         block: u32,
     ) -> Reply {
-        if !mutant!("confirm-unowned", found.own, true) {
+        if !found.own {
             return Reply::NotMine;
         }
         if self.bans.has(request, found.now) {
@@ -81,8 +76,8 @@ impl MemoryNode {
         if let Some(stored) = self.counted(request, found.now) {
             let below = fence.checked_sub(block.into());
             let strict = below.is_none_or(|below| stored > below);
-            let greater = mutant!("write-back-not-strict", strict, stored > fence);
-            if mutant!("confirm-lowers", greater, false) {
+            let greater = strict;
+            if greater {
                 return Reply::Greater { fence: stored };
             }
         }
@@ -98,14 +93,14 @@ impl MemoryNode {
         match &found.form {
             Some(Form::Held { until, .. }) => {
                 let full = found.time + micros(ttl);
-                let longer = mutant!("crowded-renewal-shortens", full.max(*until), full);
-                let until = mutant!("extend-lengthens-px-alone", longer, *until);
+                let longer = full.max(*until);
+                let until = longer;
                 self.hold_crowded(request, until, found.end, now);
                 self.lengthen(request, life(now, ttl));
             }
             _ => {
                 // One without an end gets one again, so that it goes with its holder.
-                let end = match mutant!("renewal-shortens", found.end, full) {
+                let end = match found.end {
                     Instant::FAR => full,
                     end => end.max(full),
                 };

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::scripts::left;
 use super::{MemoryNode, tick};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Mode, Request, Value, Waiter};
 
 /// What stands under a lock's key, by form.
@@ -119,7 +118,7 @@ impl Form {
         let (Form::Free { until, whom } | Form::Shared { until, whom, .. }) = self else {
             return None;
         };
-        let stands = mutant!("reservation-never-ends", time <= *until, true);
+        let stands = time <= *until;
         (stands && *whom != Whom::Nobody).then_some(whom)
     }
 

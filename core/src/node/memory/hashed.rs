@@ -9,7 +9,6 @@ use super::line::{Message, life};
 use super::{Answer, MemoryNode, tick};
 use crate::clock::Instant;
 use crate::foreign;
-use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
 
 /// A lock that is held.
@@ -107,7 +106,7 @@ impl MemoryNode {
         let own = self
             .lock_of(request, now)
             .map(|held| held.owner == field.name);
-        if own == Some(false) && mutant!("field-not-compared", true, false) {
+        if own == Some(false) {
             return self.refuse_hashed(request, now);
         }
         if let Some(left) = quarantine {
@@ -115,7 +114,7 @@ impl MemoryNode {
         }
         self.hush(request);
         let key = request.keys.companions.queue();
-        if own.is_none() && mutant!("stale-holds-kept", true, false) {
+        if own.is_none() {
             self.tokens.remove(key);
         }
         self.tokens.retain(|_, tokens| tick(now) <= tokens.end);
@@ -126,7 +125,6 @@ impl MemoryNode {
         });
         let fenced = tokens.fence;
         let new = tokens.tokens.insert(request.value.clone());
-        let counted = mutant!("hold-not-recorded", new, true);
         let lock = self.hashes.entry(request.keys.lock.clone());
         let lock = lock.or_insert(Hashed {
             owner: field.name.clone(),
@@ -136,7 +134,7 @@ impl MemoryNode {
         if tick(now) > lock.end {
             (lock.owner, lock.count) = (field.name.clone(), 0);
         }
-        lock.count += u32::from(counted);
+        lock.count += u32::from(new);
         self.lengthen_hashed(request, ttl, now);
         Reply::Granted {
             fence: self.fence_hashed(request, fenced, candidate, block, now),
@@ -204,7 +202,6 @@ impl MemoryNode {
         if tokens.is_some_and(|tokens| tokens.tokens.is_empty() && tokens.fence.is_none()) {
             self.tokens.remove(key);
         }
-        let counted = mutant!("release-counts-twice", counted, true);
         let lock = self.hashes.get_mut(&request.keys.lock);
         let lock = lock.filter(|lock| tick(now) <= lock.end && lock.owner == field.name);
         if lock.is_none() && counted {
@@ -271,11 +268,7 @@ impl MemoryNode {
         let counter = self.counters.entry(key.into());
         let counter = counter.or_insert((0, Instant::FAR));
         if fence > counter.0 {
-            let end = mutant!(
-                "counter-with-ttl",
-                Instant::FAR,
-                Instant(0) + request.keys.waits.place
-            );
+            let end = Instant::FAR;
             *counter = (fence, end);
             if let Some(tokens) = self.tokens.get_mut(request.keys.companions.queue()) {
                 tokens.fence = Some(fence);

@@ -6,7 +6,6 @@ use super::counter::mark;
 use super::scripts::Found;
 use super::{Form, MemoryNode};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
 
 impl MemoryNode {
@@ -83,7 +82,7 @@ impl MemoryNode {
 
 /// As much of a value as a node tells.
 fn told(value: &Value) -> Value {
-    match mutant!("values-are-told-whole", value.0.get(..TOLD), None) {
+    match value.0.get(..TOLD) {
         Some(begin) => Value(begin.into()),
         None => value.clone(),
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{Form, MemoryNode, Whom, micros, tick, whole};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Hint, Mode, Request, Waiter, Waits};
 
 /// A message that a node has published: the inbox, and what it is told.
@@ -42,7 +41,7 @@ const CALLED: usize = 64;
 /// slow network later by what an answer takes.
 fn stopped(waits: Waits) -> u64 {
     let slow = 2_400_000 + 2 * micros(waits.reservation);
-    mutant!("slow-is-stopped", slow, 0).max(3_000_000)
+    slow.max(3_000_000)
 }
 
 /// Whose turn it is to have a lock that nobody has for itself, and that is reserved for nobody.
@@ -244,7 +243,7 @@ impl MemoryNode {
                 let waits = request.keys.waits;
                 let asked = first.end.saturating_sub(micros(waits.place));
                 let lately = MemoryNode::time(now).saturating_sub(asked) < stopped(waits);
-                if alive && mutant!("stopped-writer-keeps-readers-out", lately, true) {
+                if alive && lately {
                     return Some(Turn::AfterReaders);
                 }
             } else if self.listeners.forbidden {
@@ -257,7 +256,7 @@ impl MemoryNode {
                     };
                     messages.push((first.waiter.inbox.clone(), call));
                 }
-                if mutant!("dead-waiter-not-skipped", alive, true) {
+                if alive {
                     let first = line.queue.pop_front()?;
                     self.reserve_for(request, last, Whom::Waiter(first.waiter), now);
                     return Some(Turn::Anothers);
@@ -307,7 +306,7 @@ impl MemoryNode {
                 called = true;
                 // Whoever does not come while it is reserved for it has no place any more.
                 let end = time + micros(request.keys.waits.reservation);
-                line.queue[at].end = mutant!("called-for-ever", end, line.queue[at].end);
+                line.queue[at].end = end;
             }
             ticket = Some(line.queue[at].ticket);
             at += 1;

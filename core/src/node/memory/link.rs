@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use super::MemoryNode;
 use crate::clock::{Clock, Instant};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::native::{Outcome, key_end, outcome};
 use crate::node::{Fault, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
@@ -44,11 +43,8 @@ impl Nodes {
         if self.named.len() >= self.sweep_at {
             // Others have a link to it, or are about to: links are made in this lock alone.
             let is_linked = |node: &Arc<_>| Arc::strong_count(node) > 1;
-            self.named.retain(|_, node| {
-                mutant!("memory-nodes-stay", false, true)
-                    || is_linked(node)
-                    || lock(node).node.has_locks(now)
-            });
+            self.named
+                .retain(|_, node| is_linked(node) || lock(node).node.has_locks(now));
             self.sweep_at = 64.max(2 * self.named.len());
         }
         self.named.entry(name.to_owned()).or_default().clone()
@@ -101,11 +97,10 @@ impl Link for MemoryLink {
     ) -> Option<Wakers> {
         // Such a node lives as long as its process, so it needs no guard.
         let (reply, time, told) = {
-            let early = mutant!("asked-before-the-lock", None, Some(sink.wanted()));
             let mut shared = lock(&self.shared);
             // Asked where no release can come in between. Whoever sends has none
             // of its own state locked, so it may be looked at in here.
-            if !early.unwrap_or_else(|| sink.wanted()) {
+            if !sink.wanted() {
                 drop(shared);
                 sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
                 return None;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::line::life;
 use super::{Form, MemoryNode, tick};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Op, Request};
 
@@ -18,9 +17,10 @@ impl MemoryNode {
             return Voted::default();
         };
         let plain = request.not_after == 0;
-        let end = match plain {
-            true => life(now, ttl),
-            false => tick(Instant(0) + Duration::from_micros(request.not_after)),
+        let end = if plain {
+            life(now, ttl)
+        } else {
+            tick(Instant(0) + Duration::from_micros(request.not_after))
         };
         let stored =
             self.form(&request.keys.lock, now).is_none() && self.lock_of(request, now).is_none();
@@ -45,7 +45,6 @@ impl MemoryNode {
         let known = known.filter(|(_, end)| tick(now) <= *end).copied();
         let (last, end) = known.map_or((None, Instant::FAR), |(last, end)| (Some(last), end));
         let counted = last.is_none_or(|last| last < fence);
-        let counted = mutant!("set-without-gt", counted, true);
         if known.is_none() {
             self.told.remove(counter);
         }

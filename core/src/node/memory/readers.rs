@@ -7,7 +7,6 @@ use super::line::life;
 use super::scripts::Found;
 use super::{Form, MemoryNode, micros, tick, whole};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Request, Value};
 
 /// The readers of one lock: each until the node's `TIME` shows more than this many µs.
@@ -106,7 +105,6 @@ impl MemoryNode {
         let until = (time + micros(ttl)).max(least);
         let left = std::time::Duration::from_millis((until - time).div_ceil(1000));
         let outlives = (left + LONGER).max(whole(request.keys.waits.place));
-        let outlives = mutant!("shared-key-shortened", outlives, whole(ttl) / 2);
         let end = life(now, outlives);
         match self
             .form(&request.keys.lock, now)

@@ -3,7 +3,6 @@
 use super::line::{Message, Place, Turn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
-use crate::mutants::mutant;
 use crate::node::{Leaving, Mode, Reply, Request, Value};
 
 impl MemoryNode {
@@ -21,15 +20,12 @@ impl MemoryNode {
         let value = found.form.as_ref().and_then(Form::value);
         let forced = matches!(request.leaving, Leaving::Forced(_));
         // Who forces has been told what stands there, another library's value too.
-        let told = |value: &Value| {
-            mutant!("force-by-token-alone", forced, false) && *value == request.value
-        };
+        let told = |value: &Value| forced && *value == request.value;
         let alone = !request.value.0.is_empty()
             && value.is_some_and(|value| request.value.proves(value) || told(value));
         let mut last = found.last.as_ref().map(|(_, until)| *until);
-        let shared = found.form.as_ref().is_some_and(Form::is_shared)
-            && mutant!("shared-vote-stays", true, false)
-            && self.end_share(request, now);
+        let shared =
+            found.form.as_ref().is_some_and(Form::is_shared) && self.end_share(request, now);
         if shared {
             let readers = self.readers(&request.keys.companions.shared(), now);
             last = readers
@@ -38,9 +34,7 @@ impl MemoryNode {
         }
         let held = alone || shared;
         let answer = Reply::Released { held };
-        if mutant!("cancelled-waiter-stays-queued", true, false) {
-            self.leave(request, now);
-        }
+        self.leave(request, now);
         if let Leaving::Forced(long) = request.leaving {
             let (keys, value) = (&request.keys, &request.value);
             self.bans.add(keys, value, found.now, long);
@@ -48,25 +42,21 @@ impl MemoryNode {
         if !forced && self.keep(request, found, alone) {
             return if alone { answer } else { Reply::Kept };
         }
-        let gives = mutant!("release-unowned", alone, !found.free)
-            && mutant!("release-keeps-key", true, false);
         let open = found.alone_free() && !self.is_anothers(request, found);
-        let free = gives || open;
-        if !mutant!("reservation-over-live-key", free, open || !found.free) {
+        let free = alone || open;
+        if !free {
             return answer;
         }
         // To reserve is to promise a vote.
         let may_vote = admitted && found.quarantine.is_none();
-        let may_vote = mutant!("reservation-in-quarantine", may_vote, true);
         if !may_vote && last.is_none() && self.is_queued(request, now) {
             self.close_out(request, now);
             return answer;
         }
-        let serves = may_vote && mutant!("release-serves-nobody", true, false);
-        if serves && self.turn(request, None, last, now, messages) == Turn::Anothers {
+        if may_vote && self.turn(request, None, last, now, messages) == Turn::Anothers {
             return answer;
         }
-        if last.is_none() || mutant!("readers-forgotten", false, true) {
+        if last.is_none() {
             self.keys.remove(&request.keys.lock);
         } else if let Some((Form::Shared { until, whom, .. }, _)) =
             self.keys.get_mut(&request.keys.lock)
@@ -92,8 +82,7 @@ impl MemoryNode {
                 let first = line.and_then(|line| line.queue.front());
                 // Whoever waits for it alone may have one of their tickets: these begin anew in a
                 // queue that was empty.
-                let shares =
-                    |first: &Place| mutant!("ticket-alone-says", first.mode == Mode::Shared, true);
+                let shares = |first: &Place| first.mode == Mode::Shared;
                 let called = |first: &Place| shares(first) && first.ticket <= *ticket;
                 first.is_some_and(called)
             }
@@ -109,7 +98,7 @@ impl MemoryNode {
         let kept = form.is_some_and(Form::is_kept);
         if alone && kept {
             let stands = form.is_some_and(|form| form.holder(found.time).is_some());
-            return stands && mutant!("keep-close-deletes", true, false);
+            return stands;
         }
         let Leaving::TakenFor(long) = request.leaving else {
             return false;
@@ -118,13 +107,14 @@ impl MemoryNode {
         let reserved = form.and_then(|form| form.reserved(found.time)).is_some();
         let mine = form.is_some_and(|form| form.is_for(request, found.time));
         let open = found.free && !shared && (!reserved || mine) && !request.value.0.is_empty();
-        if !(alone || mutant!("keeps-by-votes-alone", open, false)) {
+        if !(alone || open) {
             return false;
         }
         let waited = form.is_none() && self.is_queued(request, found.now);
-        let least = match found.is_crowded() || waited {
-            true => life(found.now, request.keys.waits.place),
-            false => found.now,
+        let least = if found.is_crowded() || waited {
+            life(found.now, request.keys.waits.place)
+        } else {
+            found.now
         };
         let until = found.time + micros(long);
         let value = request.value.clone();

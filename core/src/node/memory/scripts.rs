@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::line::Message;
 use super::{Answer, Form, MemoryNode, OtherRecord, hashed, tick};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Mode, Op, Reply, Request, Value};
 
 /// What a request finds on the node.
@@ -94,20 +93,15 @@ impl MemoryNode {
         messages: &mut Vec<Message>,
     ) -> Answer {
         let admitted = record.is_none() || self.record.as_deref() == record;
-        let admitted = mutant!(
-            "extend-ignores-record",
-            admitted,
-            admitted || matches!(request.op, Op::Extend { .. })
-        );
         if request.op != Op::Release {
             // First of all: the time of another server says nothing of this one's.
-            if mutant!("record-ignored", !admitted, false) {
+            if !admitted {
                 return Err(OtherRecord);
             }
             // What changes nothing is never too late.
             let timed = request.not_after != 0 && request.op != Op::Inspect;
             let late = timed && MemoryNode::time(now) > request.not_after;
-            if mutant!("no-not-after", late, false) {
+            if late {
                 return Ok(Reply::Late);
             }
         }
@@ -181,7 +175,6 @@ impl MemoryNode {
         let holder = form.as_ref().and_then(|form| form.holder(time));
         // By a dead token.
         let kept = form.as_ref().is_some_and(Form::is_kept);
-        let kept = mutant!("kept-is-own", kept, false);
         // Without a guard nobody minds it.
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
         let shared = form.as_ref().is_some_and(Form::is_shared);
@@ -189,21 +182,13 @@ impl MemoryNode {
         let readers = readers.and_then(|key| self.readers(&key, now));
         let last = readers.and_then(|readers| readers.last(time));
         let last = last.map(|(value, until)| (value.clone(), until));
-        let last = mutant!(
-            "writer-ignores-readers",
-            last,
-            match request.keys.mode {
-                Mode::Shared => last,
-                _ => None,
-            }
-        );
         Found {
             own: !kept && holder.is_some_and(|holder| request.value.proves(holder)),
             free: holder.is_none() && last.is_none(),
             last,
             form,
             end,
-            quarantine: mutant!("no-quarantine", quarantine, None),
+            quarantine,
             now,
             time,
         }

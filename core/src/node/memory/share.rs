@@ -7,7 +7,6 @@ use super::line::{Message, Turn};
 use super::readers::MOST;
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros, tick};
-use crate::mutants::mutant;
 use crate::node::native::FURTHEST;
 use crate::node::{Op, Repair, Reply, Request};
 
@@ -22,11 +21,11 @@ impl MemoryNode {
     ) -> Reply {
         let (now, time) = (found.now, found.time);
         let own = self.shares(request, found).is_some();
-        let held = mutant!("share-ignores-writer", !found.alone_free(), false);
-        if mutant!("forced-reader-asked-again", !held, false) && self.bans.has(request, now) {
+        let held = !found.alone_free();
+        if !held && self.bans.has(request, now) {
             return Reply::NotMine;
         }
-        if let Some(left) = mutant!("share-in-quarantine", found.quarantine, None)
+        if let Some(left) = found.quarantine
             && (!held || joins(request))
         {
             return Reply::Quarantined { left };
@@ -37,16 +36,15 @@ impl MemoryNode {
             }
             let reserved = found.form.as_ref().and_then(|form| form.reserved(time));
             let let_in = matches!(request.op, Op::Acquire { let_in: true, .. });
-            let let_in = mutant!("any-reader-passes-reservations", let_in, true);
             // Where a waiter is queued another client takes this node for the home.
             let lined = self.is_queued(request, now);
-            let passes = let_in && mutant!("let-in-past-the-line", !lined, true);
+            let passes = let_in && !lined;
             let reserved = match reserved.cloned() {
                 Some(Whom::Waiter(_)) if passes => None,
                 None => {
                     let (me, last) = (request.waiter.as_ref(), found.ends_last());
                     let turn = self.turn(request, me, last, now, messages);
-                    if turn == Turn::AfterReaders && mutant!("share-passes-writer", true, false) {
+                    if turn == Turn::AfterReaders {
                         return self.refuse(request, found, found.left());
                     }
                     let form = self.form(&request.keys.lock, now);
@@ -66,7 +64,7 @@ impl MemoryNode {
         }
         let base = match self.form(&request.keys.lock, now) {
             Some((Form::Shared { base, .. }, _)) if *base != 0 => *base,
-            _ => mutant!("base-of-the-unfenced", self.base(request, now), 0),
+            _ => self.base(request, now),
         };
         self.vote_shared(request, ttl, 0, base, now);
         if let Some((Form::Shared { base: stored, .. }, _)) = self.keys.get_mut(&request.keys.lock)
@@ -93,11 +91,9 @@ impl MemoryNode {
         if candidate == 0 || request.keys.fence_ttl.is_none() {
             return self.counted(request, found.now).unwrap_or(0);
         }
-        let least = mutant!("reader-below-a-writer", base + 1, 0);
+        let least = base + 1;
         let fence = candidate.min(found.time + FURTHEST).max(least);
-        if mutant!("reader-fence-not-stored", true, false) {
-            self.raise(request, fence, found.now);
-        }
+        self.raise(request, fence, found.now);
         fence
     }
 
@@ -115,7 +111,7 @@ impl MemoryNode {
         let now = found.now;
         let own = self.shares(request, found).is_some();
         let alone = found.own;
-        let free = mutant!("repair-reader-over-writer", found.alone_free(), true);
+        let free = found.alone_free();
         if !own && !alone && (!free || repair == Repair::No) {
             return Reply::NotMine;
         }
@@ -139,9 +135,8 @@ impl MemoryNode {
             (_, true) => found.time + micros(tick(now).until(found.end)) + 1_000,
             (_, false) => 0,
         };
-        let least = mutant!("downgrade-shortens", least, 0);
         let last = self.vote_shared(request, ttl, least, base, now);
-        if alone && found.quarantine.is_none() && mutant!("downgrade-serves-nobody", true, false) {
+        if alone && found.quarantine.is_none() {
             self.turn(request, None, Some(last), now, messages);
         }
         let repaired = !own && !alone;

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use super::outbox::Item;
 use crate::clock::Instant;
 use crate::lean::trim;
-use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Reply};
 
 /// Releases that wait for a node that is away. Beyond it the oldest are given
@@ -36,9 +35,7 @@ impl Backlog {
 
     /// The next to be written.
     pub(crate) fn next(&mut self) -> Option<Box<Item>> {
-        let fresh = |fresh: &mut VecDeque<Box<Item>>| {
-            mutant!("last-asked-first", fresh.pop_front(), fresh.pop_back())
-        };
+        let fresh = |fresh: &mut VecDeque<Box<Item>>| fresh.pop_front();
         let next = self.kept.pop_front().or_else(|| fresh(&mut self.fresh));
         trim(&mut self.fresh);
         next
@@ -63,11 +60,9 @@ impl Backlog {
         for item in self.iter_mut() {
             item.on_old = false;
         }
-        if mutant!("set-aside-in-doubt", true, false) {
-            let mut all = std::mem::take(&mut self.kept);
-            all.append(&mut self.fresh);
-            self.fresh = all;
-        }
+        let mut all = std::mem::take(&mut self.kept);
+        all.append(&mut self.fresh);
+        self.fresh = all;
     }
 
     /// Everything, to be failed.

@@ -25,7 +25,6 @@ use super::native::Delete;
 use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::address::Endpoint;
 use crate::node::admission::{Record, Reign};
 use crate::node::{Fault, Server};
@@ -132,7 +131,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     if let Some(routes) = &target.routes {
         routes.admitted(id);
     }
-    let guarded = mutant!("unguarded-connection", gate.expected().guard, false);
+    let guarded = gate.expected().guard;
     let guard = guarded.then(|| match &target.routes {
         None => Guard {
             record: record.into(),

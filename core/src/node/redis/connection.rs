@@ -54,7 +54,6 @@ use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::event::event;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::admission::StepWatch;
@@ -393,9 +392,7 @@ impl Connection {
             self.start_connecting(now);
         }
         // Whether or not there will be another soon: what they undo may be on its way.
-        if mutant!("left-alone-with-releases", true, self.connecting.is_some()) {
-            self.write_releases_to_old(now);
-        }
+        self.write_releases_to_old(now);
         if self.connecting.is_none() {
             let fault = self.last_fault.clone().unwrap_or_else(|| {
                 Fault::new(FaultKind::Unreachable, "the connection was lost", false)
@@ -418,18 +415,13 @@ impl Connection {
                 let value = &item.request.value;
                 later.is_release() && later.request.value.is_of_one_lease_with(value)
             };
-            let unwanted = mutant!("unwanted-is-written", !item.wanted(), false);
-            let unwanted = mutant!(
-                "moved-resends-after-release",
-                unwanted,
-                unwanted && item.redirects + item.pauses == 0
-            );
+            let unwanted = !item.wanted();
             if unwanted && !self.waiting.iter().any(|later| undone(later)) {
                 item.tell(Reply::Failed(Fault::unwanted()), None);
                 continue;
             }
             if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
-                mutant!("no-copy-over-the-old", old.write_copy(&item, now), ());
+                old.write_copy(&item, now);
             }
             if item.sink.is_none() {
                 self.due = self.due.min(now + item.patience());
@@ -460,7 +452,7 @@ impl Connection {
             self.take_outcome(item, outcome);
         }
         if let Some(memory) = self.up.as_mut().and_then(Pipe::take_memory) {
-            lock(&self.outbox.server).memory = mutant!("memory-as-on-connect", memory, None);
+            lock(&self.outbox.server).memory = memory;
         }
         if self.up.as_ref().is_some_and(Pipe::evicts) {
             // It is refused there, or no more.
@@ -474,7 +466,7 @@ impl Connection {
                 item.by_script();
                 self.waiting.again(item);
             }
-            Outcome::NoScript if !mutant!("forgotten-script-fails", item.with_text, true) => {
+            Outcome::NoScript if !item.with_text => {
                 item.with_text = true;
                 self.waiting.again(item);
             }
@@ -483,7 +475,7 @@ impl Connection {
                 item.readmitted = true;
                 item.by_script();
                 self.waiting.again(item);
-                mutant!("record-met-and-kept", self.readmit(), ());
+                self.readmit();
             }
             Outcome::OtherRecord => {
                 item.fail(FaultKind::NotReady, "its record has changed twice", true);
@@ -536,7 +528,7 @@ impl Connection {
     /// The server could not carry a request out. A release is tried again.
     fn failed(&mut self, mut item: Box<Item>, fault: Fault) {
         item.tell(Reply::Failed(fault), None);
-        if mutant!("postponed-is-forgotten", item.is_release(), false) {
+        if item.is_release() {
             self.postponed.push_back(item);
             self.due = self.due.min(self.clock.now() + POSTPONED);
             self.arm(self.clock.now());
@@ -574,8 +566,7 @@ impl Connection {
     /// Whether a connection is being made, and its name is not known yet.
     fn is_looking_up(&self) -> bool {
         let Target { dial, address, .. } = &*self.target;
-        let looks_up = self.connecting.is_some() && dial.is_looking_up(&address.endpoint);
-        mutant!("gives-names-up", looks_up, false)
+        self.connecting.is_some() && dial.is_looking_up(&address.endpoint)
     }
 
     /// Fails what is past its deadline, puts its connection in doubt, and
@@ -595,7 +586,7 @@ impl Connection {
         let away = self.no_connection();
         let why = wait.as_deref().unwrap_or(&away);
         self.waiting.expire(now, &mut self.due, why);
-        if mutant!("timeout-without-doubt", doubtful, false) {
+        if doubtful {
             self.note(event!(
                 "node_silent",
                 "the node {node} leaves a request unanswered: it is connected to anew",
@@ -715,8 +706,8 @@ impl Connection {
             }
             // Its connection has gone with it.
             outbox.met = outbox.met.filter(|met| !met);
-            outbox.known = mutant!("knowledge-ends-with-its-task", Some(known), None);
-            outbox.rests = mutant!("rests-without-a-word", true, false);
+            outbox.known = Some(known);
+            outbox.rests = true;
             if bug {
                 left.append(&mut outbox.items);
             }
@@ -725,7 +716,7 @@ impl Connection {
             if bug || !item.is_release() {
                 item.fail(FaultKind::Unreachable, HAS_ENDED, item.is_sent());
             }
-            mutant!("releases-end-with-their-task", item.is_release(), false)
+            item.is_release()
         });
         let mut outbox = lock(&self.outbox.state);
         for release in left.into_iter().rev() {

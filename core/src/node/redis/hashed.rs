@@ -3,7 +3,6 @@
 
 use super::resp;
 use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, Script, millis};
-use crate::mutants::mutant;
 use crate::node::{Op, Request, names};
 
 /// Whether the request is one to a lock in Redisson's layout. Looking is the same for all.
@@ -32,9 +31,10 @@ pub(crate) fn write_command(
         unreachable!("it is asked for by an owner's field");
     };
     let releases = request.op == Op::Release;
-    let keys = match releases {
-        true => 2,
-        false => 3 + 2 * usize::from(guard.is_some()),
+    let keys = if releases {
+        2
+    } else {
+        3 + 2 * usize::from(guard.is_some())
     };
     resp::write_array(out, 3 + keys + if releases { 4 } else { 8 });
     script::write_script(out, of(request), with_text);
@@ -77,12 +77,7 @@ pub(crate) fn write_command(
         _ => {
             resp::write_text(out, &names::redisson_channel(&request.keys.lock));
             // Redisson listens on sharded channels where there are shards, guarded or not.
-            let sharded = mutant!(
-                "sharded-where-guarded",
-                in_cluster,
-                guard.is_some() && in_cluster
-            );
-            let publish: &[u8] = if sharded { b"SPUBLISH" } else { b"PUBLISH" };
+            let publish: &[u8] = if in_cluster { b"SPUBLISH" } else { b"PUBLISH" };
             return resp::write_text(out, publish);
         }
     };

@@ -6,7 +6,6 @@ use std::ops::RangeInclusive;
 use redis::Value as Resp;
 
 use crate::foreign;
-use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
 use crate::node::hash_slot::SLOTS;
 use crate::node::redis::replies::text;
@@ -31,7 +30,7 @@ pub(crate) fn read(answer: &Resp, asked: &Endpoint) -> Result<Vec<Range>, String
     let mut primaries: Vec<_> = ranges.iter().map(|range| shown(&range.primary)).collect();
     primaries.sort_unstable();
     primaries.dedup();
-    if mutant!("primaries-without-end", primaries.len() > PRIMARIES, false) {
+    if primaries.len() > PRIMARIES {
         return Err(none(&format!("it has more than {PRIMARIES} primaries")));
     }
     Ok(ranges)
@@ -57,12 +56,12 @@ fn spans(answer: &Resp) -> Result<Vec<Span<'_>>, String> {
             return Err(none("one of its ranges begins without two numbers"));
         };
         let (first, last) = match (slot(*first), slot(*last)) {
-            (Some(from), Some(to)) if mutant!("map-of-any-order", from <= to, true) => (from, to),
+            (Some(from), Some(to)) if (from <= to) => (from, to),
             _ => return Err(none(&format!("there are no hash slots {first} to {last}"))),
         };
         for slot in first..=last {
             let before = std::mem::replace(&mut served[usize::from(slot)], true);
-            if before && mutant!("map-of-overlaps", true, false) {
+            if before {
                 return Err(none(&format!("it has the hash slot {slot} twice")));
             }
         }

@@ -6,7 +6,6 @@ use redis::Value as Resp;
 use super::replies;
 use super::resp;
 use super::script::{self, Guard, millis};
-use crate::mutants::mutant;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Fault, Op, Request};
 
@@ -166,7 +165,7 @@ impl Reading {
                     _ => false,
                 };
                 let none = matches!(parts.get(1), Some(Resp::Nil));
-                self.trailer.quarantined = mutant!("quarantine-not-read", !none, false);
+                self.trailer.quarantined = !none;
             }
             (0, Resp::Array(parts)) => match replies::time(parts) {
                 Some(time) => self.trailer.time = time,

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Fault, FaultKind, Op, Reply, Request, Server, Sink, Subscriber, Ticket};
 use crate::wakers::Wakers;
@@ -154,9 +153,6 @@ impl Item {
 
     /// Has it asked by script, if it was not: plain commands are never sent twice.
     pub(crate) fn by_script(&mut self) {
-        if mutant!("void-asked-natively", false, !self.is_release()) {
-            return;
-        }
         if std::mem::take(&mut self.request.native) && !self.is_release() {
             self.void = true;
             self.request.not_after = 0;

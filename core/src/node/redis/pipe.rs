@@ -21,7 +21,6 @@ use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
 use crate::hash::{HashMap, fnv1a};
 use crate::lean::trim;
-use crate::mutants::mutant;
 use crate::node::admission::Info;
 use crate::node::native::{key_end_of, outcome};
 use crate::node::time::NodeTime;
@@ -118,9 +117,10 @@ impl Pipe {
             places: VecDeque::new(),
             voted: VecDeque::new(),
             replicas: Replicas::new(connected.wait_replicas, connected.node_timeout),
-            look_at: match connected.accept_eviction {
-                true => Instant::FAR,
-                false => at + LOOKED_AT,
+            look_at: if connected.accept_eviction {
+                Instant::FAR
+            } else {
+                at + LOOKED_AT
             },
             evicts: false,
             memory: None,
@@ -160,17 +160,13 @@ impl Pipe {
     /// Writes a request, now.
     pub(crate) fn write(&mut self, mut item: Box<Item>, now: Instant) {
         let idle = now >= self.look_at + IDLE;
-        if mutant!("idle-is-looked-at-behind", idle, false) {
+        if idle {
             self.look(now);
         }
         item.written = now;
         item.heard = self.replies;
         item.request.op = item.request.op.on(self.server);
-        if mutant!(
-            "until-by-any-clock",
-            item.ticket.server != self.server,
-            false
-        ) {
+        if item.ticket.server != self.server {
             item.request.not_after = 0;
         }
         item.ticket.server = self.server;
@@ -188,8 +184,7 @@ impl Pipe {
                 if native::needs_trailer(&item.request, guard) {
                     self.owes_trailer = true;
                     if item.request.not_after == 0 {
-                        let asked = mutant!("ends-from-the-write", item.ticket.sent, now);
-                        item.request.not_after = key_end_of(asked, self.time, ttl);
+                        item.request.not_after = key_end_of(item.ticket.sent, self.time, ttl);
                     }
                 }
                 let replies = native::write_acquire(out, &item.request, guard, item.cold);
@@ -210,11 +205,7 @@ impl Pipe {
                 }
                 // The first of its kind: a node that lacks the script would cost a round trip.
                 let script = script_of(&item);
-                if mutant!(
-                    "scripts-are-taught-late",
-                    !self.taught.iter().any(|known| std::ptr::eq(*known, script)),
-                    false
-                ) {
+                if !self.taught.iter().any(|known| std::ptr::eq(*known, script)) {
                     self.taught.push(script);
                     item.with_text = true;
                 }
@@ -268,14 +259,14 @@ impl Pipe {
 
     /// The reply to a request has told the server's `TIME`, in µs.
     pub(crate) fn told(&mut self, item: &Item, now: Instant, time: u64) {
-        if mutant!("clock-of-set-up", item.ticket.server == self.server, false) {
+        if item.ticket.server == self.server {
             self.clock.observe(item.written, now, time, self.drift);
         }
     }
 
     /// What is carried out where its hash slot is being moved to says so first.
     fn write_asking(&mut self, item: &Item) {
-        if mutant!("asks-without-asking", item.asking, false) {
+        if item.asking {
             resp::write_array(&mut self.wire.out, 1);
             resp::write_text(&mut self.wire.out, b"ASKING");
             self.places.push_back(Place::Script(None));
@@ -286,7 +277,7 @@ impl Pipe {
     fn is_cold(&self, item: &Item, now: Instant) -> bool {
         let until = counted_on(item).and_then(|(counter, _)| self.warm.get(&fnv1a(counter)));
         let warm = until.is_some_and(|until| now < *until);
-        mutant!("cold-without-life", !warm, false)
+        !warm
     }
 
     /// Writes what goes behind the votes of this write, if there are any: their trailer, and
@@ -303,7 +294,7 @@ impl Pipe {
             self.places.push_back(Place::Wait);
         }
         // Last, so that nothing waits for it.
-        if mutant!("looked-at-once", now >= self.look_at, false) {
+        if now >= self.look_at {
             self.look(now);
         }
     }
@@ -338,7 +329,7 @@ impl Pipe {
         let before = done.len();
         let waited = matches!(self.places.front(), Some(Place::Wait));
         let asked = self.read(reply, done);
-        if mutant!("counts-what-may-be-dropped", self.evicts, false) {
+        if self.evicts {
             // What it gives or keeps from here on is no vote: it is asked for again where the server
             // is admitted anew, or refused.
             let votes = |item: &Item| !matches!(item.request.op, Op::Release | Op::Inspect);
@@ -363,7 +354,7 @@ impl Pipe {
                 if let Some(item) = item.take() {
                     let said = replies::outcome(item.request.op, &reply);
                     let granted = matches!(said, Outcome::Reply(Reply::Granted { .. }, _));
-                    if mutant!("warm-though-refused", granted, true) {
+                    if granted {
                         warm_up(&mut self.warm, &item);
                     }
                     if granted {
@@ -377,11 +368,7 @@ impl Pipe {
                 if let Some(item) = item.take() {
                     let said = match reply {
                         Resp::Int(1) => Outcome::Reply(Reply::Released { held: true }, None),
-                        _ => mutant!(
-                            "zero-is-done",
-                            Outcome::AskByScript,
-                            Outcome::Reply(Reply::Released { held: false }, None)
-                        ),
+                        _ => Outcome::AskByScript,
                     };
                     done.push_back((item, said));
                 }
@@ -490,7 +477,7 @@ impl Pipe {
     /// Whether nobody waits for an answer, and all is written: the copy of a release may
     /// be the last that is left, and must go out behind what it undoes.
     pub(crate) fn is_idle(&self) -> bool {
-        let written = mutant!("closed-unwritten", self.wire.out.is_empty(), true);
+        let written = self.wire.out.is_empty();
         written && self.items().next().is_none()
     }
 
@@ -528,7 +515,7 @@ impl Pipe {
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
         let mut doubtful = false;
         let heard = std::mem::take(&mut self.heard);
-        if mutant!("told-release-doubts", heard, false) {
+        if heard {
             self.quiet_since = now;
         }
         let quiet_since = self.quiet_since;
@@ -536,32 +523,19 @@ impl Pipe {
             let Some(item) = place else { continue };
             let patience = item.patience();
             if item.due() <= now {
-                doubtful |= item.sink.is_some()
-                    && mutant!(
-                        "late-write-doubts",
-                        item.written.until(now) >= patience / 2,
-                        true
-                    );
+                doubtful |= item.sink.is_some() && (item.written.until(now) >= patience / 2);
                 item.fail(FaultKind::Timeout, "no answer in time", true);
             }
             let told = item.sink.is_none();
-            let over = told && mutant!("told-release-is-over", !item.is_release(), true);
+            let over = told && !item.is_release();
             if item.due() <= now || over {
                 *place = None;
             } else {
                 let late = quiet_since.max(item.written) + patience;
-                let next = match told {
-                    true if late > now => late,
-                    _ => item.due(),
-                };
-                doubtful |= mutant!("told-is-patient", told && late <= now, false);
-                let next = mutant!("deadline-not-armed", next, Instant::FAR);
+                let next = if told && late > now { late } else { item.due() };
+                doubtful |= told && late <= now;
                 *due = (*due).min(next);
             }
-        }
-        if mutant!("place-is-taken-out", false, true) {
-            self.places
-                .retain(|place| !matches!(place, Place::Script(None)));
         }
         doubtful
     }
@@ -609,7 +583,7 @@ fn write_script(
 fn not_after(earliest: u64, item: &Item, now: Instant) -> u64 {
     let (sent, deadline) = (item.ticket.sent, item.ticket.deadline);
     let due = now.until(deadline) + sent.until(deadline) / 10;
-    let due = mutant!("not-after-in-millis", due.as_micros(), due.as_millis());
+    let due = due.as_micros();
     earliest + u64::try_from(due).unwrap_or(u64::MAX / 2)
 }
 

@@ -41,9 +41,10 @@ impl<S: Socket> Quiet<S> {
 
     /// The socket, if there is one.
     fn open(&mut self) -> io::Result<&mut S> {
-        match self.driver.is_some_and(Driver::is_broken) {
-            true => Err(io::ErrorKind::NotConnected.into()),
-            false => Ok(&mut self.socket),
+        if self.driver.is_some_and(Driver::is_broken) {
+            Err(io::ErrorKind::NotConnected.into())
+        } else {
+            Ok(&mut self.socket)
         }
     }
 }

@@ -12,7 +12,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::{Clock, Sleep};
-use crate::mutants::mutant;
 use crate::runtime::lookups::Lookup;
 
 /// How long an address is tried before the next is tried beside it.
@@ -53,9 +52,7 @@ where
         }
         let serves = before.is_some()
             && (matches!(found, Some(Err(_))) || grace.as_mut().poll(cx).is_ready());
-        if mutant!("forgets-addresses", serves, false)
-            && let Some(addresses) = before.take()
-        {
+        if serves && let Some(addresses) = before.take() {
             race.leads_to(addresses);
         }
         if let Poll::Ready(won) = race.poll(cx, &after) {
@@ -116,11 +113,7 @@ where
                 }
             }
             if let Some(pause) = &mut self.pause
-                && mutant!(
-                    "one-address-after-the-other",
-                    pause.as_mut().poll(cx).is_pending(),
-                    !self.under_way.is_empty()
-                )
+                && pause.as_mut().poll(cx).is_pending()
             {
                 return Poll::Pending;
             }
@@ -176,9 +169,10 @@ mod tests {
         fn sleep_until(&self, at: Instant) -> Sleep {
             let now = self.0.clone();
             Box::pin(poll_fn(move |_| {
-                match now.load(Ordering::Relaxed) >= at.0 {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
+                if now.load(Ordering::Relaxed) >= at.0 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
                 }
             }))
         }
@@ -251,9 +245,10 @@ mod tests {
                         if let Some(kind) = lock(&refuse).get(&to) {
                             return Poll::Ready(Err((*kind).into()));
                         }
-                        match lock(&open).contains(&to) {
-                            true => Poll::Ready(Ok(to)),
-                            false => Poll::Pending,
+                        if lock(&open).contains(&to) {
+                            Poll::Ready(Ok(to))
+                        } else {
+                            Poll::Pending
                         }
                     })
                 };

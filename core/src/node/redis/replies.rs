@@ -10,7 +10,6 @@ use redis::Value as Resp;
 use super::resp::number;
 use super::server_error::{Redirect, demoted, fault_of, redirect};
 use crate::foreign;
-use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
@@ -255,7 +254,7 @@ pub(crate) const LATE_CLOCK: &str = "its clock (TIME) is in the year 2255 or lat
 
 /// `TIME` as the server gives it: seconds and µs. None that is beyond [`LATEST`].
 pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
-    told(rest).filter(|time| mutant!("fences-beyond-numbers", *time < LATEST, true))
+    told(rest).filter(|time| *time < LATEST)
 }
 
 /// The fault of a reply without a [`time`].

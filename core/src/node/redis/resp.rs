@@ -8,7 +8,6 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-use crate::mutants::mutant;
 use redis::{Value as Resp, parse_redis_value};
 
 /// How long a reply may be.
@@ -106,7 +105,7 @@ impl Scan {
         }
         match self.end(bytes, most) {
             Ok(end) => {
-                mutant!("looked-through-beyond-its-end", *self = Scan::default(), ());
+                *self = Scan::default();
                 match parse_redis_value(&bytes[..end]) {
                     Ok(reply) => Ok(Some((reply, end))),
                     Err(e) => Err(io::Error::new(
@@ -134,11 +133,7 @@ impl Scan {
             self.at += end;
             if elements > 0 {
                 self.announced += elements;
-                if mutant!(
-                    "elements-of-any-number",
-                    self.announced > most.elements,
-                    false
-                ) {
+                if self.announced > most.elements {
                     return Err(Incomplete::TooLong);
                 }
                 self.owed.push(elements);
@@ -242,11 +237,7 @@ fn line_end(bytes: &[u8]) -> Result<usize, Incomplete> {
         .ok_or(Incomplete::More)?;
     match bytes.get(end + 1) {
         _ if bytes[end] == b'\n' || end == 0 => Err(Incomplete::Never),
-        None => mutant!(
-            "cut-before-a-newline",
-            Err(Incomplete::More),
-            Err(Incomplete::Never)
-        ),
+        None => Err(Incomplete::More),
         Some(b'\n') => Ok(end),
         Some(_) => Err(Incomplete::Never),
     }

@@ -119,9 +119,10 @@ impl Guard {
 
     /// What goes with requests for this lock, of a shard.
     pub(crate) fn of_shard(&self, lock: &[u8]) -> Option<Guard> {
-        let mark: Arc<[u8]> = match self.shard {
-            true => mark(&self.quarantine_key, hash_slot::of(lock)).into(),
-            false => return None,
+        let mark: Arc<[u8]> = if self.shard {
+            mark(&self.quarantine_key, hash_slot::of(lock)).into()
+        } else {
+            return None;
         };
         Some(Guard {
             record: self.record.clone(),

@@ -2,7 +2,6 @@
 //! done about them, and in words for whoever has to.
 
 use crate::foreign;
-use crate::mutants::mutant;
 use crate::node::admission::Stranger;
 use crate::node::{Fault, FaultKind};
 
@@ -23,7 +22,7 @@ pub(crate) fn unknown(error: &redis::ServerError) -> bool {
 pub(crate) fn demoted(error: &redis::ServerError) -> bool {
     let (code, _) = beyond_place(error.code(), error.details().unwrap_or_default());
     let demoted = matches!(code, "READONLY" | "MASTERDOWN" | "LOADING");
-    mutant!("readonly-keeps-connection", demoted, false)
+    demoted
 }
 
 /// What a server of a cluster answers to a request that it does not serve.
@@ -84,11 +83,7 @@ fn beyond_place<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
 /// An error's text without what it repeats of a request: the arguments of `AUTH` are a secret.
 fn without_arguments(detail: &str) -> &str {
     let repeated = detail.find(", with args beginning with");
-    mutant!(
-        "arguments-are-repeated",
-        repeated.map_or(detail, |at| &detail[..at]),
-        detail
-    )
+    repeated.map_or(detail, |at| &detail[..at])
 }
 
 /// Whether an error comes of what stands under the keys of one lock, or of whose they are: of
@@ -144,11 +139,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     if code == "NOPERM" && detail.contains("'evalsha'") {
         return Fault::new(kind, lacks("evalsha"), true);
     }
-    let of_lock = mutant!(
-        "lock-fault-is-the-nodes",
-        is_of_lock(code, detail, kind, scripted),
-        false
-    );
+    let of_lock = is_of_lock(code, detail, kind, scripted);
     let mut text = foreign::told(format!("{code} {}", without_arguments(detail)).trim_end());
     if code == "WRONGTYPE" {
         text =

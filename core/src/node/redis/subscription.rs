@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::pushes::Push;
-use crate::mutants::mutant;
 use crate::node::Subscriber;
 use crate::token::Rng;
 
@@ -68,9 +67,10 @@ impl Subscription {
 
     /// There is a new connection, which has `subscribed` the inbox or has not.
     pub(crate) fn connected(&mut self, subscribed: bool) {
-        self.state = match subscribed {
-            true => State::Stands,
-            false => State::Never,
+        self.state = if subscribed {
+            State::Stands
+        } else {
+            State::Never
         };
         if let (true, Some(subscriber)) = (subscribed, &self.subscriber) {
             subscriber.on_subscribed(self.node);
@@ -81,7 +81,7 @@ impl Subscription {
     /// done before there is another, but what a waiter's timer does.
     pub(crate) fn lost(&mut self) {
         if self.state == State::Stands {
-            self.state = mutant!("lost-for-good", State::Lost, State::Never);
+            self.state = State::Lost;
         }
     }
 

@@ -12,7 +12,6 @@ use rustls::{ClientConfig, RootCertStore};
 use super::words;
 use crate::error::Error;
 use crate::event::{LogEvent, event};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 
 /// The TLS settings of a client, read and checked. Files are read again before each
@@ -89,7 +88,7 @@ impl Tls {
     /// that is told once.
     pub(crate) fn config(&self, warn: impl Fn(LogEvent)) -> Result<Arc<ClientConfig>, String> {
         let Tls(settings) = self;
-        if !mutant!("files-are-read-once", settings.are_files(), false) {
+        if !settings.are_files() {
             let trusted = lock(&settings.last).trusted.clone();
             return trusted.config();
         }
@@ -99,7 +98,7 @@ impl Tls {
         let errors = [roots.as_ref().err(), identity.as_ref().err()];
         let errors: Vec<&str> = errors.into_iter().flatten().map(Error::detail).collect();
         let errors = Some(errors.join("; ")).filter(|errors| !errors.is_empty());
-        if mutant!("broken-files-are-told-each-time", last.told != errors, true)
+        if (last.told != errors)
             && let Some(errors) = &errors
         {
             warn(event!(
@@ -205,9 +204,10 @@ impl Source {
         let found: Vec<_> = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<_, _>>()
             .map_err(|e| wrong(&e))?;
-        match found.is_empty() {
-            true => Err(wrong(&pem::Error::NoItemsFound)),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(wrong(&pem::Error::NoItemsFound))
+        } else {
+            Ok(found)
         }
     }
 
@@ -217,7 +217,7 @@ impl Source {
             return Ok(self.given.as_bytes().to_vec());
         };
         std::fs::read(path).map_err(|e| {
-            if mutant!("shows-the-key", what == "ca" && is_path(text), true) {
+            if what == "ca" && is_path(text) {
                 return Error::invalid(format!(
                     "{what}: the file `{}` cannot be read: {e}",
                     text.escape_debug()
@@ -271,9 +271,10 @@ fn malformed(what: &str, wanted: &str, text: &[u8], error: &pem::Error) -> Error
         return Error::invalid(format!("{what}: {why}"));
     }
     let flat = text.windows(2).any(|pair| pair == br"\n");
-    let hint = match flat {
-        true => r"; it has `\n` where its lines end: put line breaks there",
-        false => "",
+    let hint = if flat {
+        r"; it has `\n` where its lines end: put line breaks there"
+    } else {
+        ""
     };
     Error::invalid(format!("{what}: no {wanted} in PEM form: {why}{hint}"))
 }

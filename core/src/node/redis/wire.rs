@@ -18,7 +18,6 @@ use super::dial::Stream;
 use super::pushes::{Push, Pushes};
 use super::resp::{self, Bound, Scan};
 use crate::clock::{Clock, Instant, Sleep};
-use crate::mutants::mutant;
 
 const CHUNK: usize = 16 * 1024;
 /// So much room for requests is kept when all are written.
@@ -80,7 +79,7 @@ impl Wire {
             let rest = &self.out[self.written..];
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                n => self.written += mutant!("rest-not-written", n, rest.len()),
+                n => self.written += n,
             }
         }
         if self.written > 0 {
@@ -102,7 +101,7 @@ impl Wire {
                 self.rest = None;
             }
             let next = self.input.next()?;
-            if self.input.pushed >= mutant!("pushes-without-end", PUSHES, usize::MAX) {
+            if self.input.pushed >= PUSHES {
                 self.pay();
             }
             if let Some(next) = next {
@@ -163,10 +162,7 @@ impl Input {
     }
 
     pub(crate) fn add(&mut self, chunk: &[u8]) {
-        let done = mutant!("cut-loses-bytes", self.parsed, {
-            self.scan = Scan::default();
-            self.bytes.len()
-        });
+        let done = self.parsed;
         self.bytes.drain(..done);
         self.parsed = 0;
         self.bytes.extend_from_slice(chunk);

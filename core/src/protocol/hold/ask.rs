@@ -9,7 +9,6 @@ use once_cell::race::OnceBox;
 use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
-use crate::mutants::mutant;
 use crate::node::{Leaving, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
@@ -100,7 +99,7 @@ impl Hold {
     pub(crate) fn open(&self, nodes: Nodes, homes: Nodes, means: Means, now: Instant) {
         // Votes that are taken over are asked for in rounds of one attempt.
         let goes_on = self.terms.keys.adopts.is_some() && self.begun() != Instant::NEVER;
-        if mutant!("adopted-anew-each-round", !goes_on, true) {
+        if !goes_on {
             self.begun.store(now.0, Ordering::Release);
         }
         let mut state = self.state();
@@ -116,9 +115,10 @@ impl Hold {
     pub(crate) fn cheapest_means(&self, now: Instant) -> Means {
         let contended = || self.set.contention.is_seen(&self.terms.keys.lock, now);
         let alone = self.terms.keys.mode.is_alone();
-        match alone && self.fences.block == 1 && !contended() {
-            true => Means::Native,
-            false => Means::Script,
+        if alone && self.fences.block == 1 && !contended() {
+            Means::Native
+        } else {
+            Means::Script
         }
     }
 
@@ -139,14 +139,11 @@ impl Hold {
         let proposed = self.propose(&mut state, means, now);
         let voted = state.votes.marks.iter().map(|mark| mark.stored).max();
         let voted = voted.unwrap_or(0);
-        let candidate = mutant!(
-            "home-makes-a-fence",
-            voted.max(proposed),
-            if voted > 0 { voted } else { proposed }
-        );
-        let candidate = match self.is_undecided() {
-            true => self.first_slot().into(),
-            false => candidate,
+        let candidate = voted.max(proposed);
+        let candidate = if self.is_undecided() {
+            self.first_slot().into()
+        } else {
+            candidate
         };
         // A node that may be in quarantine is asked so that it says so.
         let native = |i: usize| means == Means::Native && !self.is_out(i);
@@ -174,9 +171,10 @@ impl Hold {
                 let_in,
                 block: self.fences.block,
             };
-            match native.contains(node) && self.terms.keys.field.is_none() {
-                true => self.native_question(node, op, now),
-                false => self.question(node, op, now),
+            if native.contains(node) && self.terms.keys.field.is_none() {
+                self.native_question(node, op, now)
+            } else {
+                self.question(node, op, now)
             }
         };
         self.set.send(nodes.iter().map(ask), &sink);
@@ -209,9 +207,7 @@ impl Hold {
             // script may be sent after a wait, when the clocks tell another time.
             let drawn = std::mem::take(&mut state.drawn);
             round.candidate = match drawn {
-                drawn if drawn != 0 && mutant!("stale-candidate", means == Means::Native, true) => {
-                    drawn
-                }
+                drawn if drawn != 0 && (means == Means::Native) => drawn,
                 _ => self.set.candidate(self.set.median(now)),
             };
         }
@@ -299,7 +295,7 @@ impl Hold {
     ) -> Outgoing {
         let ticket = Ticket {
             node,
-            sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
+            sent: now,
             deadline,
             op: request.op,
             server: 0,
@@ -317,7 +313,7 @@ impl Hold {
         let drift = clock::drift_allowance(max_ttl, self.terms.drift);
         // It may be carried out late: see `bounded`.
         let late = 2 * self.terms.timing.node_timeout + native::LONGER;
-        max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
+        max_ttl + drift + late
     }
 
     /// When the attempt was begun.
@@ -340,7 +336,7 @@ impl Hold {
             None if self.terms.keys.adopts.is_some() => long.max(self.terms.timing.ttl),
             None => long,
         };
-        self.begun() + mutant!("attempt-without-end", long, Duration::MAX)
+        self.begun() + long
     }
 
     /// The lease ends here at the latest.
@@ -374,10 +370,9 @@ impl Hold {
         };
         let (had, its) = self.had(node);
         // Another server may have answered since, to another lease of this client.
-        let clock = mutant!("bound-by-any-clock", its, server);
-        let known = || self.set.server_time(node, clock, now);
-        let known = mutant!("first-reply-ends-the-rest", true, its == server).then(known);
-        let Some((low, high)) = known.flatten().filter(|_| now < had) else {
+        let clock = its;
+        let known = self.set.server_time(node, clock, now);
+        let Some((low, high)) = known.filter(|_| now < had) else {
             return (op, high + late, server);
         };
         let repair = Repair::InQuarantine { server: its };
@@ -389,7 +384,7 @@ impl Hold {
                 fence,
                 behind,
             },
-            mutant!("taken-back-without-bound", usual.min(end), usual),
+            usual.min(end),
             its,
         )
     }

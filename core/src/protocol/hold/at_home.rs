@@ -11,7 +11,6 @@
 use super::votes::Phase;
 use super::{Hold, State};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Mode, Nodes, Op, Reply, Ticket};
 use crate::protocol::home::{self, Word};
 use crate::protocol::quorum::Vote;
@@ -20,10 +19,7 @@ impl Hold {
     /// What the home says at `now`, where a quorum has voted.
     pub(super) fn word_of_home(&self, state: &mut State, now: Instant) -> Word {
         let granted = |vote: &Vote| matches!(vote, Vote::Granted(_));
-        if self.terms.keys.adopts.is_some()
-            || mutant!("home-is-not-asked", false, true)
-            || state.votes.cast.iter().all(granted)
-        {
+        if self.terms.keys.adopts.is_some() || state.votes.cast.iter().all(granted) {
             return Word::Yes;
         }
         let word = match self.awaited_unmet(state) {
@@ -39,12 +35,8 @@ impl Hold {
         let least = self.terms.timing.node_timeout / 10;
         let due = &mut state.round.home_due;
         let due = *due.get_or_insert_with(|| now + self.begun().until(now).max(least));
-        let late = mutant!(
-            "late-home-is-waited-for",
-            self.set.is_late(node, self.key()),
-            false
-        );
-        if mutant!("home-is-not-waited-for", now < due && !late, false) {
+        let late = self.set.is_late(node, self.key());
+        if now < due && !late {
             return word;
         }
         match state.round.taken {
@@ -68,10 +60,7 @@ impl Hold {
     /// come to be the first there keeps it out on no other node: see [`drain`](super::drain).
     pub(super) fn is_let_in(&self, state: &State, now: Instant) -> bool {
         let voted = |home| matches!(state.votes.cast[home], Vote::Granted(end) if now < end);
-        let shares = self.mode() == Mode::Shared;
-        let let_in = shares && self.home().is_some_and(voted);
-        let let_in = mutant!("let-in-without-a-vote", let_in, shares);
-        mutant!("home-vote-passes-no-reservation", let_in, false)
+        (self.mode() == Mode::Shared) && self.home().is_some_and(voted)
     }
 
     /// The first node, in the order of homes, that is not out.
@@ -100,7 +89,7 @@ impl Hold {
     /// and the script says who does. Returns whether it asks.
     pub(super) fn asks_home_again(&self, node: usize) -> bool {
         let again = self.waiter.is_none() && self.home() == Some(node);
-        if mutant!("taken-is-held", again, false) {
+        if again {
             self.state().round.taken = Some(node);
             self.ask(Nodes::one(node), Nodes::NONE);
             return true;

@@ -21,7 +21,6 @@ use std::time::Duration;
 use super::Hold;
 use super::votes::Phase;
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Op, Sink};
 
 /// For how long: three polls of the first in a line. No longer than its ttl, for a client
@@ -32,26 +31,20 @@ impl Hold {
     /// Reserves the lock on all nodes but the `home`.
     pub(crate) fn drain(&self, home: usize, now: Instant) {
         let mut state = self.state();
-        if mutant!("drains-when-over", state.phase != Phase::Asking, false) {
+        if state.phase != Phase::Asking {
             return;
         }
         let others = (0..self.set.links.len()).filter(|node| *node != home);
         let others: Vec<usize> = others.filter(|node| !self.is_out(*node)).collect();
         // What is reserved there has to be taken back with the waiter's place.
         for node in &others {
-            state.votes.nodes[*node].queued |= mutant!("reservation-stays", true, false);
+            state.votes.nodes[*node].queued = true;
         }
         drop(state);
-        if let Some(hold) = self.me.upgrade()
-            && mutant!("no-drain", true, false)
-        {
+        if let Some(hold) = self.me.upgrade() {
             let sink: Arc<dyn Sink> = hold;
             let op = Op::Reserve {
-                long: mutant!(
-                    "reservation-outlives-its-ttl",
-                    LIFE.min(self.terms.timing.ttl),
-                    LIFE
-                ),
+                long: LIFE.min(self.terms.timing.ttl),
             };
             self.send(others.into_iter().map(|node| (node, op)), now, &sink);
         }

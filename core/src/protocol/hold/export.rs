@@ -11,7 +11,6 @@ use std::time::Duration;
 use super::Hold;
 use super::votes::Phase;
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::protocol::counters::count;
 
 impl Hold {
@@ -25,7 +24,7 @@ impl Hold {
             self.publish(state);
             return None;
         }
-        let passed = mutant!("exports-what-was-passed-on", state.is_passed(lease), false);
+        let passed = state.is_passed(lease);
         if state.phase != Phase::Held || passed {
             return None;
         }
@@ -38,9 +37,8 @@ impl Hold {
         let old = self.adopted(&state.votes);
         drop(state);
         for (node, traces) in traces.iter_mut().enumerate() {
-            let asked = mutant!("export-leaves-what-it-asked", asked.contains(node), false);
-            traces.token &= mutant!("export-releases", asked, true);
-            traces.waiter &= mutant!("export-stays-queued", true, false);
+            let asked = asked.contains(node);
+            traces.token &= asked;
         }
         self.undo(&traces);
         self.release_old(old, now);
@@ -49,7 +47,7 @@ impl Hold {
         self.tell_over();
         let left = |max_hold| {
             let left = now.until(self.last_end());
-            mutant!("max-hold-begins-anew", left.min(max_hold), max_hold)
+            left.min(max_hold)
         };
         let left = self.terms.asked.max_hold.map(left);
         Some(left)

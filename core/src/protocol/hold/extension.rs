@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{Hold, NoQuorum};
 use crate::clock::{self, Instant};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Reply, Sink, Ticket};
 use crate::protocol::quorum::{self, Verdict, Vote};
@@ -24,7 +23,7 @@ impl Hold {
         let (clock, end) = (&self.set.clock, self.end());
         let until = clock.now() + self.terms.timing.node_timeout;
         let extended = self.extend_once(lease, ttl).await;
-        let goes_on = mutant!("late-for-good", self.end() > end, false);
+        let goes_on = self.end() > end;
         if !matches!(&extended, Extended::Unanswered(lost) if goes_on && lost.is_late()) {
             return extended;
         }
@@ -39,7 +38,7 @@ impl Hold {
 
     async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
         let now = self.set.clock.now();
-        if mutant!("extends-the-lost", !self.is_held(), false) {
+        if !self.is_held() {
             return Extended::Lost;
         }
         let round = Arc::new(Extension {
@@ -54,7 +53,6 @@ impl Hold {
             }
             for node in &mut state.votes.nodes {
                 node.requests.reached += 1;
-                node.requests.reached -= mutant!("extension-reaches-nobody", 0, 1);
             }
         }
         let op = self.renewal(ttl);
@@ -71,11 +69,9 @@ impl Hold {
             match quorum::verdict(&state.0, now) {
                 Verdict::Open => state.1.park(cx),
                 Verdict::Won if self.end() >= least => Poll::Ready(true),
-                Verdict::Won if mutant!("short-extension-not-awaited", awaited, false) => {
-                    state.1.park(cx)
-                }
-                Verdict::Won => Poll::Ready(mutant!("short-extension-done", false, true)),
-                Verdict::Lost => Poll::Ready(mutant!("extension-always-done", false, true)),
+                Verdict::Won if awaited => state.1.park(cx),
+                Verdict::Won => Poll::Ready(false),
+                Verdict::Lost => Poll::Ready(false),
             }
         })
         .await
@@ -119,9 +115,7 @@ impl Sink for Extension {
         };
         let wakers = state.1.take();
         drop(state);
-        if mutant!("extension-wakes-nobody", true, false) {
-            wakers.wake();
-        }
+        wakers.wake();
     }
 
     fn wanted(&self) -> bool {

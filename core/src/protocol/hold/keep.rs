@@ -12,7 +12,6 @@ use crate::clock::Instant;
 use crate::error::NodeError;
 use crate::event::event;
 use crate::lean::push_lean;
-use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::protocol::counters::count;
 use crate::protocol::group::Group;
@@ -23,14 +22,14 @@ impl Hold {
     /// The end of the lease that the nodes' votes make.
     pub(super) fn end_of(&self, state: &State) -> Instant {
         let end = quorum::lease_end(&state.votes.ends);
-        mutant!("no-cap", end.min(self.last_end()), end)
+        end.min(self.last_end())
     }
 
     /// Ends a lease whose time is over. Loss is sticky from the first look
     /// that finds it so.
     pub(super) fn end_if_over(&self, state: &mut State, now: Instant) -> bool {
         let over = state.phase == Phase::Held && now >= self.end();
-        if !mutant!("loss-not-sticky", over, false) {
+        if !over {
             return false;
         }
         let reason = if now >= self.last_end() {
@@ -73,19 +72,13 @@ impl Hold {
         let traces = self.traces(&state.votes, None, now);
         let old = self.adopted(&state.votes);
         drop(state);
-        if mutant!("loss-wakes-nobody", true, false) {
-            wakers.wake();
-        }
+        wakers.wake();
         for callback in callbacks {
             callback(reason);
         }
-        if mutant!("lost-lease-stays", true, false) {
-            self.undo(&traces);
-        }
+        self.undo(&traces);
         self.release_old(old, now);
-        if mutant!("loss-calls-nobody", true, false) {
-            self.tell_over();
-        }
+        self.tell_over();
     }
 
     /// Calls `act` when the token is dead that was won, behind the requests that
@@ -188,11 +181,7 @@ impl Hold {
     pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
         let mut state = self.state();
         match state.loss {
-            _ if mutant!(
-                "loss-told-to-who-had-it",
-                state.lease.passed != lease,
-                false
-            ) => {}
+            _ if (state.lease.passed != lease) => {}
             None => push_lean(&mut state.lease.callbacks, callback),
             Some(reason) => {
                 drop(state);
@@ -206,9 +195,7 @@ impl Hold {
         let mut state = self.state();
         if state.phase == Phase::Held {
             self.lose(&mut state, reason);
-            if mutant!("close-tells-nobody", true, false) {
-                self.publish(state);
-            }
+            self.publish(state);
         }
     }
 
@@ -217,28 +204,23 @@ impl Hold {
     pub fn tend(self: &Arc<Self>) -> Option<Instant> {
         let now = self.set.clock.now();
         let mut state = self.state();
-        if mutant!(
-            "repair-after-loss",
-            self.end_if_over(&mut state, now),
-            false
-        ) {
+        if self.end_if_over(&mut state, now) {
             self.publish(state);
             return None;
         }
-        if mutant!("renews-after-release", state.phase != Phase::Held, false) {
+        if state.phase != Phase::Held {
             return None;
         }
         let mut look = self.end();
         let mut due = Vec::new();
         let gone = Hold::is_ended_by_its_thread(&state);
-        if self.terms.asked.renew && !mutant!("renews-for-the-gone", gone, false) {
+        if self.terms.asked.renew && !gone {
             for (i, node) in state.votes.nodes.iter_mut().enumerate() {
                 let requests = &mut node.requests;
                 let busy = requests.renewing.is_some_and(|deadline| now < deadline);
                 if !busy && requests.renew_at <= now {
                     requests.renewing = Some(now + self.terms.timing.node_timeout);
                     requests.reached += 1;
-                    requests.reached -= mutant!("renewal-reaches-nobody", 0, 1);
                     due.push(i);
                 }
                 look = look.min(match requests.renewing {
@@ -263,11 +245,7 @@ impl Hold {
             ttl,
             repair: Repair::Yes,
             // So that a node which lost its counter counts on behind the block.
-            fence: mutant!(
-                "renews-one-fence-of-the-block",
-                self.block_end(),
-                self.fence()
-            ),
+            fence: self.block_end(),
             behind: u32::try_from(self.block_end() - self.fence()).unwrap_or(0),
         }
     }
@@ -275,8 +253,7 @@ impl Hold {
     /// Until when the node held our token for certain, and which server that was.
     pub(super) fn had(&self, node: usize) -> (Instant, u64) {
         let had = self.state().votes.nodes[node].had;
-        let until = mutant!("ended-vote-taken-back", had.until, Instant::FAR);
-        (until, had.server)
+        (had.until, had.server)
     }
 
     /// Whether the thread has ended that owns the lease.

@@ -8,7 +8,6 @@ use super::State;
 use super::votes::{Node, Phase, Said, Votes};
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown, within_wait};
-use crate::mutants::mutant;
 use crate::node::FaultKind;
 use crate::node::admission::Cause;
 use crate::protocol::quorum::{self, Kind, Vote};
@@ -25,10 +24,7 @@ impl fmt::Display for Said {
                 holder,
                 shared,
             } => {
-                f.write_str(match shared {
-                    true => "shared by others",
-                    false => "held by another",
-                })?;
+                f.write_str(if *shared { "shared by others" } else { "held by another" })?;
                 match holder {
                     Some(holder) if *shared => write!(f, ", {holder} among them")?,
                     Some(holder) => write!(f, ", {holder}")?,
@@ -100,9 +96,10 @@ impl NoQuorum {
 
     /// Why there was no quorum, as far as that is decided.
     pub(crate) fn kind(&self) -> Kind {
-        match self.open {
-            true => Kind::Undecided,
-            false => quorum::kind(&self.answers),
+        if self.open {
+            Kind::Undecided
+        } else {
+            quorum::kind(&self.answers)
         }
     }
 
@@ -125,7 +122,7 @@ impl NoQuorum {
                 // answered since, or is about to.
                 (answer, _) => answer,
             };
-            *answer = mutant!("kind-of-one-token", merged, *answer);
+            *answer = merged;
         }
         self
     }
@@ -135,11 +132,7 @@ impl NoQuorum {
     pub(crate) fn in_the_end(mut self) -> NoQuorum {
         for (answer, said) in self.answers.iter_mut().zip(&self.said) {
             *answer = match (*answer, said) {
-                (Vote::Awaited, Said::Granted)
-                    if mutant!("unmarked-did-not-answer", true, false) =>
-                {
-                    Vote::Granted(Instant::NEVER)
-                }
+                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
                 (Vote::Awaited, _) => Vote::Failed,
                 (answer, _) => answer,
             };
@@ -254,7 +247,7 @@ fn cannot_be_founded<'a>(mut said: impl Iterator<Item = &'a Said>) -> bool {
         Said::Fault(fault) => fault.kind == FaultKind::Unfounded,
         _ => false,
     });
-    mutant!("an-unfounded-set-is-waited-for", all && wrong, false)
+    all && wrong
 }
 
 impl State {

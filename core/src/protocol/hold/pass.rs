@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 use super::votes::Phase;
 use super::{Hold, State, Terms};
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Keys, Mode, Value};
 use crate::protocol::counters::count;
@@ -99,11 +98,11 @@ impl Hold {
         let fence = self.fence();
         let fenced = fence == 0 || fence < self.block_end();
         if state.phase != Phase::Held
-            || mutant!("passed-on-when-over", self.end() < ample, false)
+            || (self.end() < ample)
             || !young
-            || mutant!("passed-on-while-kept", self.is_kept(now), false)
-            || !mutant!("passed-on-beyond-the-block", fenced, true)
-            || mutant!("passed-on-for-ever", state.lease.passed >= IN_A_ROW, false)
+            || self.is_kept(now)
+            || !fenced
+            || (state.lease.passed >= IN_A_ROW)
             || self.mode() == Mode::Shared
             || !self.terms.serves(terms)
         {
@@ -111,7 +110,7 @@ impl Hold {
         }
         state.lease.passed += 1;
         if fence != 0 {
-            let next = mutant!("passed-on-with-the-same-fence", fence + 1, fence);
+            let next = fence + 1;
             self.fences.present.store(next, Ordering::Release);
         }
         self.handed_over.store(Instant::NEVER.0, Ordering::Release);
@@ -146,7 +145,7 @@ impl Hold {
         if value.label() == Some(label.as_bytes()) {
             return false;
         }
-        let new = mutant!("label-stays", value.labelled(label), value.clone());
+        let new = value.labelled(label);
         let first = || Box::new(Mutex::new((value, Instant::NEVER)));
         *lock(self.relabelled.get_or_init(first)) = (new, now);
         true
@@ -165,7 +164,7 @@ impl Hold {
         let relabelled = self.relabelled.get();
         relabelled.is_some_and(|relabelled| {
             let since = lock(relabelled).1;
-            mutant!("label-told-for-ever", sent < since, true)
+            sent < since
         })
     }
 

@@ -10,7 +10,6 @@ use super::Hold;
 use super::ask::Traces;
 use super::votes::{Phase, Votes};
 use crate::clock::{self, Instant};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Leaving, Mode, Nodes, Reply, Sink, Ticket, Value};
 use crate::protocol::counters::count;
@@ -48,7 +47,7 @@ impl Release {
         });
         Arc::new(Release {
             set: set.clone(),
-            keeps: mutant!("kept-where-it-is-not", keeps, false),
+            keeps,
             state,
         })
     }
@@ -61,10 +60,10 @@ impl Release {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
             if self.is_decided(&state) {
-                let refused = mutant!("refused-release-is-done", state.refused.0, 0);
-                Poll::Ready(match self.keeps {
-                    true => state.not_held < quorum && state.kept >= quorum,
-                    false => state.not_held + refused < quorum,
+                Poll::Ready(if self.keeps {
+                    state.not_held < quorum && state.kept >= quorum
+                } else {
+                    state.not_held + state.refused.0 < quorum
                 })
             } else {
                 state.wakers.park(cx)
@@ -85,11 +84,8 @@ impl Release {
 
     /// Whether no answer that is to come changes anything.
     fn is_decided(&self, state: &Answers) -> bool {
-        let all = mutant!("release-waits-for-ever", state.open == 0, false);
-        let done = match self.keeps {
-            true => state.kept,
-            false => state.done,
-        };
+        let all = state.open == 0;
+        let done = if self.keeps { state.kept } else { state.done };
         all || done >= quorum::quorum(self.set.links.len())
     }
 }
@@ -119,14 +115,13 @@ impl Sink for Release {
             _ => {}
         }
         // Whoever waits is woken once, at the answer that decides.
-        let wakers = match self.is_decided(&state) {
-            true => state.wakers.take(),
-            false => Wakers::default(),
+        let wakers = if self.is_decided(&state) {
+            state.wakers.take()
+        } else {
+            Wakers::default()
         };
         drop(state);
-        if mutant!("release-wakes-nobody", true, false) {
-            wakers.wake();
-        }
+        wakers.wake();
     }
 
     fn wanted(&self) -> bool {
@@ -158,10 +153,8 @@ impl Hold {
         let was = state.phase;
         // Dead first, then the first byte: nothing is renewed, repaired or
         // won for this token from here on.
-        if mutant!("release-before-end", true, false) {
-            state.phase = Phase::Dead;
-            self.end.store(Instant::NEVER.0, Ordering::Release);
-        }
+        state.phase = Phase::Dead;
+        self.end.store(Instant::NEVER.0, Ordering::Release);
         let traces = self.traces(&state.votes, stay, now);
         let old = self.adopted(&state.votes).filter(|_| was == Phase::Held);
         let (group, since) = (state.lease.group, state.lease.since);
@@ -174,9 +167,6 @@ impl Hold {
         if was == Phase::Held {
             count(&self.set.counters.released);
             self.set.counters.measures.released(group, since.until(now));
-        }
-        if mutant!("cancel-leaks", false, was == Phase::Asking) {
-            return (false, Release::new(&self.set, false, 0));
         }
         let release = self.undo_at(&traces, now);
         self.release_old(old, now);
@@ -231,15 +221,15 @@ impl Hold {
         let Some(won) = self.won() else {
             return Leaving::Free;
         };
-        if mutant!("keep-deletes", keep.is_zero(), true) {
+        if keep.is_zero() {
             return Leaving::Free;
         }
-        let from = mutant!("keep-from-release", won, now);
         let full = keep + clock::drift_allowance(keep, self.terms.drift);
-        let end = from + mutant!("keep-without-drift", full, keep);
-        match now < end {
-            true => Leaving::TakenUntil(end),
-            false => Leaving::Free,
+        let end = won + full;
+        if now < end {
+            Leaving::TakenUntil(end)
+        } else {
+            Leaving::Free
         }
     }
 
@@ -280,7 +270,7 @@ impl Hold {
     }
 
     fn undo_at(&self, traces: &[Traces], now: Instant) -> Arc<Release> {
-        let most = mutant!("undo-at-a-quorum", traces.len(), traces.len() / 2 + 1);
+        let most = traces.len();
         let targets = || {
             let left = traces.iter().enumerate().filter(|(_, traces)| traces.any());
             left.take(most)
@@ -304,17 +294,7 @@ impl Votes {
 
     /// What may be left on the nodes. The waiter is left alone at `stay`.
     pub(super) fn traces(&self, stay: Option<usize>) -> Vec<Traces> {
-        let token = |i: usize| {
-            mutant!(
-                "no-undo-unless-granted",
-                self.nodes[i].requests.reached > 0,
-                self.cast[i] != Vote::Failed
-            ) && mutant!(
-                "undo-what-granted",
-                true,
-                matches!(self.cast[i], Vote::Granted(_))
-            )
-        };
+        let token = |i: usize| self.nodes[i].requests.reached > 0;
         let traces = |i: usize| Traces {
             token: token(i),
             waiter: self.nodes[i].queued && stay != Some(i),
@@ -328,8 +308,7 @@ impl Votes {
     pub(super) fn left_behind(&mut self) -> Vec<Traces> {
         let mut traces = Vec::new();
         for (i, node) in self.nodes.iter_mut().enumerate() {
-            let queued = mutant!("winner-stays-queued", node.queued, false);
-            if !queued || self.cast[i] == Vote::Awaited {
+            if !node.queued || self.cast[i] == Vote::Awaited {
                 continue;
             }
             node.queued = false;

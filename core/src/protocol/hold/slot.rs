@@ -13,7 +13,6 @@ use std::sync::{Arc, MutexGuard};
 
 use super::{Hold, State};
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::{Keys, Mode, Nodes, Reply};
 use crate::protocol::hold::{Means, Terms};
 use crate::protocol::home;
@@ -52,7 +51,6 @@ impl Hold {
         let Mode::AnySlot(slots) = self.terms.keys.mode else {
             return true;
         };
-        let slot = mutant!("always-slot-0", slot, 0);
         let there = slot < slots;
         if there {
             let keys = || Arc::new(self.terms.keys.of_slot(slot));

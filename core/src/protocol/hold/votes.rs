@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
-use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Line, Op, Reply, Ticket};
 use crate::protocol::fence::Mark;
 use crate::protocol::quorum::Vote;
@@ -195,9 +194,6 @@ impl Votes {
             return false;
         }
         node.stepped = stepped;
-        if mutant!("steps-ignored", false, true) {
-            return false;
-        }
         self.ends[i] = self.ends[i] - by;
         node.had.until = node.had.until - by;
         if let Vote::Granted(end) = &mut self.cast[i] {
@@ -230,7 +226,7 @@ impl Votes {
         }
         match reply {
             Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed => {
-                let sent = mutant!("end-from-reply", ticket.sent, now);
+                let sent = ticket.sent;
                 self.confirm(&ticket, reply, sent, rules);
             }
             Reply::Greater { fence } => {
@@ -271,7 +267,7 @@ impl Votes {
                 node.requests.reached = node.requests.reached.saturating_sub(1);
             }
             Reply::NotMine | Reply::Banned => {
-                self.ends[i] = mutant!("denied-vote-counts", Instant::NEVER, self.ends[i]);
+                self.ends[i] = Instant::NEVER;
                 self.cast[i] = Vote::Refused;
                 self.nodes[i].said = match reply {
                     Reply::Banned => Said::Forced,
@@ -302,8 +298,8 @@ impl Votes {
                 self.nodes[i].requests.reached += 1;
                 return true;
             }
-            Reply::Late => self.late(&ticket, now, rules),
-            Reply::Failed(fault) => self.fail(&ticket, fault, now, phase, rules),
+            Reply::Late => self.late(&ticket, now),
+            Reply::Failed(fault) => self.fail(&ticket, fault, now, phase),
             Reply::Released { .. } | Reply::Kept | Reply::Seen(_) | Reply::Reserved { .. } => {}
         }
         false
@@ -317,19 +313,19 @@ impl Votes {
             Reply::Granted {
                 lasts: Some(lasts), ..
             } => *lasts,
-            _ => mutant!("counted-at-own-ttl", ttl_of(ticket.op), rules.timing.ttl),
+            _ => ttl_of(ticket.op),
         };
-        let drift = mutant!("everybodys-drift", rules.drift, 0.01);
-        let less = clock::drift_allowance(ttl, drift);
-        let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
+        let less = clock::drift_allowance(ttl, rules.drift);
+        let counted = ttl.saturating_sub(less);
         let new = sent + counted;
         self.ends[i] = self.ends[i].max(new);
         self.cast[i] = Vote::Granted(self.ends[i]);
         let (node, mark) = (&mut self.nodes[i], &mut self.marks[i]);
         node.had = Had {
-            until: match node.had.server == ticket.server {
-                true => node.had.until.max(new),
-                false => new,
+            until: if node.had.server == ticket.server {
+                node.had.until.max(new)
+            } else {
+                new
             },
             server: ticket.server,
         };
@@ -338,9 +334,10 @@ impl Votes {
         node.requests.renew_at = rules.coarse(ticket.sent + rules.renew_every);
         match reply {
             Reply::Granted { fence, .. } => {
-                match mutant!("no-mark-agrees", mark.blind, false) {
-                    true => mark.found = *fence,
-                    false => mark.stored = *fence,
+                if mark.blind {
+                    mark.found = *fence
+                } else {
+                    mark.stored = *fence
                 }
                 // This vote ended the waiter's place; no other does.
                 node.queued = false;
@@ -358,38 +355,31 @@ impl Votes {
         let less = clock::drift_allowance(left, rules.drift);
         let kept = ticket.sent + left.saturating_sub(less);
         let end = self.ends[i];
-        self.ends[i] = mutant!("quarantine-ends-a-vote", end.min(kept), Instant::NEVER);
+        self.ends[i] = end.min(kept);
         self.cast[i] = Vote::Failed;
         self.nodes[i].said = Said::Quarantined { left };
         self.nodes[i].requests.renew_at = rules.coarse(now + rules.renew_every.min(left));
     }
 
     /// Nothing was done there, for its clock was beyond what the request allowed.
-    fn late(&mut self, ticket: &Ticket, now: Instant, rules: &Rules) {
+    fn late(&mut self, ticket: &Ticket, now: Instant) {
         let i = ticket.node;
         if matches!(ticket.op, Op::Acquire { .. }) {
             self.cast[i] = Vote::Failed;
         }
         self.marks[i].failed = true;
-        if mutant!("late-is-a-vote", false, true) {
-            self.ends[i] = ticket.sent + rules.timing.counted;
-        }
         self.nodes[i].said = Said::Late;
         self.nodes[i].requests.renew_at = now;
     }
 
     /// No answer, or one that is no vote. What stood there stands as long as it did.
-    fn fail(&mut self, ticket: &Ticket, fault: &Fault, now: Instant, phase: Phase, rules: &Rules) {
+    fn fail(&mut self, ticket: &Ticket, fault: &Fault, now: Instant, phase: Phase) {
         let i = ticket.node;
-        let (vote, end) = (&mut self.cast[i], &mut self.ends[i]);
+        let vote = &mut self.cast[i];
         let (node, mark) = (&mut self.nodes[i], &mut self.marks[i]);
         let open = phase == Phase::Asking || *vote == Vote::Awaited;
         if open && matches!(ticket.op, Op::Acquire { .. }) {
-            *vote = mutant!(
-                "failure-is-a-vote",
-                Vote::Failed,
-                Vote::Granted(ticket.sent + rules.timing.counted)
-            );
+            *vote = Vote::Failed;
             if phase == Phase::Dead && fault.kind == FaultKind::Refused {
                 // It was wanted no more, and not sent: the node was not asked.
                 *vote = Vote::Unasked;
@@ -397,33 +387,16 @@ impl Votes {
         }
         // An acquire may fail unsent while an extension behind it is still to be
         // sent.
-        if !mutant!("timeout-means-not-sent", fault.sent, false)
-            && matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. })
-        {
+        if !fault.sent && matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. }) {
             let reached = &mut node.requests.reached;
-            let unsent = mutant!("unsent-means-unknown", 1, *reached);
-            *reached = reached.saturating_sub(unsent);
+            *reached = reached.saturating_sub(1);
         }
         mark.failed = true;
-        let confirmed = written_back(ticket.op);
-        if mutant!("silence-confirms", false, confirmed != 0) {
-            mark.stored = confirmed;
-        }
-        if mutant!(
-            "not-ready-is-a-refusal",
-            false,
-            fault.kind == FaultKind::NotReady
-        ) {
-            *end = Instant::NEVER;
-        }
         node.said = Said::Fault(fault.clone());
         node.requests.failures = node.requests.failures.saturating_add(1);
         if let Op::Extend { ttl, .. } = ticket.op {
             let pause = retry::renewal_pause(node.requests.failures, ttl);
             node.requests.renew_at = now + pause;
-            if mutant!("any-answer-renews", false, true) {
-                *end = ticket.sent + rules.timing.counted;
-            }
         }
     }
 }

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::hash::HashMap;
-use crate::mutants::mutant;
 use crate::node::{LockId, Mode};
 use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
 use crate::protocol::renewal::Watched;
@@ -148,13 +147,7 @@ impl Line {
         match mode {
             Mode::AnySlot(slots) => {
                 // Whoever counts more slots than this one may have others.
-                let his = |(_, slot): &&(u64, Option<u32>)| {
-                    mutant!(
-                        "slots-beyond-count",
-                        slot.is_some_and(|slot| slot < slots),
-                        slot.is_some()
-                    )
-                };
+                let his = |(_, slot): &&(u64, Option<u32>)| slot.is_some_and(|slot| slot < slots);
                 let left = (slots as usize).saturating_sub(self.shared.iter().filter(his).count());
                 !alone && self.sharing < SIDE_BY_SIDE.min(left)
             }
@@ -209,9 +202,7 @@ impl Lines {
         let mut table = lock(&self.0);
         let mode = terms.keys.mode;
         let line = table.entry(id.clone()).or_default();
-        let seat = if mutant!("newcomer-passes-its-own-line", line.waiting() == 0, true)
-            && line.is_open(mode)
-        {
+        let seat = if (line.waiting() == 0) && line.is_open(mode) {
             line.ask(mode);
             None
         } else if line.waiting() >= most {
@@ -329,9 +320,10 @@ impl Place {
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
         let line = table.get(&self.id);
-        match self.mode.is_alone() && line.is_some_and(|line| line.waiting() > 0) {
-            true => 1 + IN_A_ROW,
-            false => 1,
+        if self.mode.is_alone() && line.is_some_and(|line| line.waiting() > 0) {
+            1 + IN_A_ROW
+        } else {
+            1
         }
     }
 
@@ -390,7 +382,7 @@ impl Place {
             }
         }
         // It may have been lost before anybody was told to listen.
-        if mutant!("lost-before-it-is-heard", hold.is_over(), false) {
+        if hold.is_over() {
             self.lines.over(&self.id, lease);
         }
     }
@@ -417,11 +409,10 @@ impl Drop for Place {
                 // It was our turn, whether we looked or not.
                 _ => line.asked(self.mode),
             }
-            mutant!("turn-not-passed-on", line.call(), Wakers::default())
+            line.call()
         });
         // The next may have it.
         if let Some((hold, watched)) = given
-            && mutant!("given-lease-stays", true, false)
             && let Passed::Not(_watched) = self.lines.pass(&hold, watched)
         {
             hold.release();

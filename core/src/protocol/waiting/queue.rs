@@ -22,7 +22,6 @@ use std::task::Poll;
 
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
-use crate::mutants::mutant;
 use crate::node::{Mode, Nodes};
 use crate::protocol::counters::count;
 use crate::protocol::hold::{Hold, IN_A_ROW, Means, NoQuorum, Terms};
@@ -130,7 +129,6 @@ impl<'a> Quest<'a> {
         deadline: Instant,
         reenter: &mut impl FnMut() -> Option<T>,
     ) -> Ended<T> {
-        let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
         let now = self.set.clock.now();
         if self.set.contention.is_seen(&self.terms.keys.lock, now) {
             self.draw(self.most());
@@ -142,9 +140,10 @@ impl<'a> Quest<'a> {
         }
         let latest = deadline + self.terms.timing.node_timeout;
         loop {
-            let at = match self.overtime {
-                true => latest,
-                false => self.wake_at(deadline),
+            let at = if self.overtime {
+                latest
+            } else {
+                self.wake_at(deadline)
             };
             let event = self.event(at).await;
             if self.hold().is_won() {
@@ -157,13 +156,13 @@ impl<'a> Quest<'a> {
                     self.go_on(now);
                 }
                 let lost = self.so_far();
-                self.overtime =
-                    mutant!("no-overtime", now < latest, false) && lost.kind() == Kind::Undecided;
+                self.overtime = (now < latest) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
                     let lost = lost.in_the_end();
-                    return match lost.misconfigured {
-                        true => Ended::Misconfigured(lost),
-                        false => Ended::Deadline(lost),
+                    return if lost.misconfigured {
+                        Ended::Misconfigured(lost)
+                    } else {
+                        Ended::Deadline(lost)
                     };
                 }
                 continue;
@@ -212,9 +211,10 @@ impl<'a> Quest<'a> {
     /// acquire needs no timer.
     fn until_answered(&self, deadline: Instant) -> Instant {
         let answered = self.asked + 2 * self.terms.timing.node_timeout;
-        match deadline < answered {
-            true => deadline,
-            false => Instant::FAR,
+        if deadline < answered {
+            deadline
+        } else {
+            Instant::FAR
         }
     }
 
@@ -282,10 +282,11 @@ impl<'a> Quest<'a> {
     /// Asks all nodes, who was called; of a semaphore for the slot that is reserved for us.
     fn ask_called(&mut self, slot: Option<u32>) {
         let slots = matches!(self.terms.keys.mode, Mode::AnySlot(_));
-        match slots && !slot.is_some_and(|slot| self.hold().take_slot(slot)) {
+        if slots && !slot.is_some_and(|slot| self.hold().take_slot(slot)) {
             // Nobody of ours has called, or one who counts more slots than we do.
-            true => self.poll(),
-            false => self.ask_all(Means::Script),
+            self.poll()
+        } else {
+            self.ask_all(Means::Script)
         }
     }
 
@@ -387,9 +388,7 @@ impl<'a> Quest<'a> {
 
 impl Drop for Quest<'_> {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take()
-            && mutant!("dropped-quest-stays", true, false)
-        {
+        if let Some(hold) = self.hold.take() {
             hold.release();
         }
     }

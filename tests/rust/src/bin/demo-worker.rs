@@ -45,9 +45,10 @@ fn work(
     let mut lost = 0;
     while monotonic() < end {
         let asked = monotonic();
-        let lease = match locked {
-            true => Some(blocking::wait(lock.acquire())?),
-            false => None,
+        let lease = if locked {
+            Some(blocking::wait(lock.acquire())?)
+        } else {
+            None
         };
         let entered = monotonic();
         let fence = lease.as_ref().and_then(quorlock::Lease::fence);

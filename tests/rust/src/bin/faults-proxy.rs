@@ -171,9 +171,10 @@ impl Node {
                 if words.get(2) == Some(&"move") {
                     self.order(|connection| {
                         let (way, at) = connection.last.get();
-                        match way == REPLIES && at.elapsed() >= QUIET {
-                            true => Order::Move,
-                            false => Order::Reset,
+                        if way == REPLIES && at.elapsed() >= QUIET {
+                            Order::Move
+                        } else {
+                            Order::Reset
                         }
                     });
                 }
@@ -184,9 +185,12 @@ impl Node {
                     connection.budgets.iter().for_each(|b| b.set(None));
                     connection.split.iter().for_each(|split| split.set(false));
                 }
-                self.order(|connection| match connection.lost_bytes.get() {
-                    true => Order::Reset,
-                    false => connection.order.get(),
+                self.order(|connection| {
+                    if connection.lost_bytes.get() {
+                        Order::Reset
+                    } else {
+                        connection.order.get()
+                    }
                 });
                 self.change(&[REQUESTS, REPLIES], |way| *way = Way::default());
             }
@@ -363,9 +367,10 @@ async fn accept(listener: TcpListener, node: Rc<Node>) {
         };
         let _ = client.set_nodelay(true);
         let node = node.clone();
-        let order = match node.half_open.get() {
-            true => Order::Mute,
-            false => Order::Run,
+        let order = if node.half_open.get() {
+            Order::Mute
+        } else {
+            Order::Run
         };
         let connection = Rc::new(Connection::new(order));
         node.connections.borrow_mut().push(connection.clone());

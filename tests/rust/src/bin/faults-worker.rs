@@ -96,9 +96,10 @@ impl World {
     fn hold(&mut self, holds: &mut [Held]) -> Outcome<()> {
         let mut values = Vec::new();
         for held in holds.iter() {
-            let verb = match held.lease.is_shared() {
-                true => "look",
-                false => "read",
+            let verb = if held.lease.is_shared() {
+                "look"
+            } else {
+                "read"
             };
             values.push(self.ask(format!("{verb} {} {}\n", held.name, held.fence))?);
         }
@@ -267,9 +268,10 @@ fn main() -> Outcome<()> {
             world.go_on(&client)?;
         }
         let word = names[random(names.len() as u32) as usize];
-        match word.contains('+') {
-            true => world.several(&client, word, wait)?,
-            false => world.one(&client, word, wait)?,
+        if word.contains('+') {
+            world.several(&client, word, wait)?
+        } else {
+            world.one(&client, word, wait)?
         }
         nap(MAX_REST * random(1000) / 1000);
     }

@@ -107,13 +107,12 @@ async fn main() -> Outcome<()> {
         .run(|term| {
             let work = worker.clone().work(term);
             async move {
-                match careless {
+                if careless {
                     // A task that nobody ends is how to be careless in Rust.
-                    true => tokio::spawn(work).await,
-                    false => {
-                        work.await;
-                        Ok(())
-                    }
+                    tokio::spawn(work).await
+                } else {
+                    work.await;
+                    Ok(())
                 }
             }
         })

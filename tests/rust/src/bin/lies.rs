@@ -328,9 +328,10 @@ fn round(judge: &mut Judge, seed: u64, stage: &Stage, number: usize) {
     ];
     let mood = *draw.one(&moods);
     let alone = draw.below(4) == 0;
-    let mut server = match alone {
-        true => Server::new(draw.any(), None),
-        false => Server::new(draw.any(), Some(&honest[2])),
+    let mut server = if alone {
+        Server::new(draw.any(), None)
+    } else {
+        Server::new(draw.any(), Some(&honest[2]))
     };
     let address = server.address.clone();
     let (nodes, kept) = match (alone, draw.below(4)) {

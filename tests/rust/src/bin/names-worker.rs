@@ -158,9 +158,10 @@ fn main() -> Outcome<()> {
         };
         let line = format!("{} {}", want.names.join(","), want.invoked);
         history.write("want", &line)?;
-        match how == "together" {
-            true => want.together(&mut history, &client)?,
-            false => want.unsorted(&mut history, &client)?,
+        if how == "together" {
+            want.together(&mut history, &client)?
+        } else {
+            want.unsorted(&mut history, &client)?
         }
         nap(up_to(REST_US));
     }

@@ -385,12 +385,11 @@ impl Program {
         random: &mut Chance,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Option<Result<T, Error>> {
-        match random.once_in(4) {
-            true => {
-                let moment = Duration::from_micros(random.below(200) as u64);
-                timeout(moment, call).await.ok()
-            }
-            false => Some(call.await),
+        if random.once_in(4) {
+            let moment = Duration::from_micros(random.below(200) as u64);
+            timeout(moment, call).await.ok()
+        } else {
+            Some(call.await)
         }
     }
 

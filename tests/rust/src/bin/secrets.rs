@@ -272,9 +272,10 @@ async fn draw(seed: u64, parrot: &str, told: &Told, broken: bool) -> Option<Stri
     texts.debug(&builder);
     if let Some(client) = texts.result(builder.build()) {
         texts.add(&client.nodes().join(" "));
-        let name = match reaches {
-            true => b"a".to_vec(),
-            false => shared(&marker, "}{", &mut chance).into_bytes(),
+        let name = if reaches {
+            b"a".to_vec()
+        } else {
+            shared(&marker, "}{", &mut chance).into_bytes()
         };
         let lock = client.lock(name.clone()).wait(Duration::ZERO);
         let lock = match chance.below(4) {

@@ -179,10 +179,13 @@ impl Inner {
                     _ => format!("ASK {}", at(to)),
                 }
             }
-            Some((to, _)) if to == server && asking => match several {
-                false => return Route::Here(Some(number)),
-                true => try_again,
-            },
+            Some((to, _)) if to == server && asking => {
+                if several {
+                    try_again
+                } else {
+                    return Route::Here(Some(number));
+                }
+            }
             _ => format!("MOVED {}", at(slot.at)),
         };
         // Where they were sent in circles they may come from anywhere for a while.

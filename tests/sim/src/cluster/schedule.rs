@@ -362,9 +362,10 @@ impl Stage {
             waits,
             (world.clock(), rng()),
         );
-        let door = match death::are_wanted() {
-            true => door.lasting(death::told),
-            false => door,
+        let door = if death::are_wanted() {
+            door.lasting(death::told)
+        } else {
+            door
         };
         let link = |node: usize| -> Arc<dyn Link> {
             let seeds = world.inner().clusters[node].living();
@@ -382,14 +383,13 @@ impl Stage {
         let watchdog = Watchdog::new(set.clock.clone());
         watchdog.follow_steps(&set);
         let watches = watchdog.clone();
-        match death::are_wanted() {
-            true => {
-                let clock = world.clock();
-                world.spawn_own(Box::pin(async move {
-                    lasting(|| watches.clone().run(), clock, death::told, "").await;
-                }));
-            }
-            false => world.spawn_own(Box::pin(watches.run())),
+        if death::are_wanted() {
+            let clock = world.clock();
+            world.spawn_own(Box::pin(async move {
+                lasting(|| watches.clone().run(), clock, death::told, "").await;
+            }));
+        } else {
+            world.spawn_own(Box::pin(watches.run()))
         }
         let builder = Client::builder()
             .label("")
@@ -417,17 +417,19 @@ impl Stage {
             clock.sleep_until(clock.now() + pause).await;
             let name = if random.chance(75) { 0 } else { 1 };
             let shared = random.chance(20);
-            let wait = match random.chance(25) {
-                true => Duration::ZERO,
-                false => Duration::from_nanos(random.below(2 * ttl)),
+            let wait = if random.chance(25) {
+                Duration::ZERO
+            } else {
+                Duration::from_nanos(random.below(2 * ttl))
             };
             let begun = self.world.inner().time;
             let taken = self.taken[name].load(Ordering::Relaxed);
             let asked = client.lock(NAMES[name]).shared(shared).wait(wait);
             let aside = random.aside();
-            let keep = match aside.chance(12) && !shared {
-                true => plan.ttl.mul_f64(aside.share()),
-                false => Duration::ZERO,
+            let keep = if aside.chance(12) && !shared {
+                plan.ttl.mul_f64(aside.share())
+            } else {
+                Duration::ZERO
             };
             let asked = if shared { asked } else { asked.keep(keep) };
             let outcome = asked.acquire().await;

@@ -399,14 +399,13 @@ impl Inner {
         self.wires[wire].forth_until = at;
         if self.random.below(1000) < self.network.cut {
             // It may arrive before.
-            match self.random.chance(50) {
-                true => return self.breaks(wire),
-                false => {
-                    self.push(at, Event::Forth(wire, bytes.to_vec()));
-                    self.push(at, Event::Closed(wire));
-                    let at = at + self.way();
-                    return self.push(at, Event::Ends(wire));
-                }
+            if self.random.chance(50) {
+                return self.breaks(wire);
+            } else {
+                self.push(at, Event::Forth(wire, bytes.to_vec()));
+                self.push(at, Event::Closed(wire));
+                let at = at + self.way();
+                return self.push(at, Event::Ends(wire));
             }
         }
         self.push(at, Event::Forth(wire, bytes.to_vec()));

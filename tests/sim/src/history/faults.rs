@@ -33,9 +33,10 @@ pub(super) fn begin_of(fault: FaultEvent) -> String {
                 Ways::Requests => "no requests pass",
                 Ways::Replies => "no replies pass",
             };
-            let then = match lossy {
-                true => "is lost, and the connection with it",
-                false => "comes later",
+            let then = if lossy {
+                "is lost, and the connection with it"
+            } else {
+                "comes later"
             };
             let long = ms(long);
             format!("{what} between c{client} and n{node} for {long}; what is sent {then}")

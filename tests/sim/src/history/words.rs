@@ -314,13 +314,15 @@ impl<'a> Teller<'a> {
             } => {
                 let whom = self.whose(*client, &asked.token, Who::World);
                 let copy = if *message == 0 { "a copy of " } else { "" };
-                let stored = match voted.stored {
-                    true => "its value is stored",
-                    false => "another's value stands there",
+                let stored = if voted.stored {
+                    "its value is stored"
+                } else {
+                    "another's value stands there"
                 };
-                let counted = match voted.counted {
-                    true => ", its fence is counted",
-                    false => "",
+                let counted = if voted.counted {
+                    ", its fence is counted"
+                } else {
+                    ""
                 };
                 let about = about(&asked.token, *message);
                 let what = format!(
@@ -407,9 +409,10 @@ impl<'a> Teller<'a> {
                 record,
                 written,
             } => {
-                let what = match written {
-                    true => format!("stores the record of its set: {record}"),
-                    false => format!("refuses the record, for it holds another by now: {record}"),
+                let what = if *written {
+                    format!("stores the record of its set: {record}")
+                } else {
+                    format!("refuses the record, for it holds another by now: {record}")
                 };
                 (node(n), what)
             }
@@ -441,9 +444,10 @@ impl<'a> Teller<'a> {
                 token,
                 over,
             } => {
-                let what = match over {
-                    true => "GIVES the lock UP",
-                    false => "gives one of its handles on the lock up",
+                let what = if *over {
+                    "GIVES the lock UP"
+                } else {
+                    "gives one of its handles on the lock up"
                 };
                 (self.who(*client, acts), format!("{what}  ({token})"))
             }
@@ -477,9 +481,10 @@ impl<'a> Teller<'a> {
                 let_in,
                 ..
             } => {
-                let home = match home {
-                    true => ", and for a place in its queue",
-                    false => "",
+                let home = if home {
+                    ", and for a place in its queue"
+                } else {
+                    ""
                 };
                 let let_in = if let_in { ", let in by its home" } else { "" };
                 let fence = match candidate {

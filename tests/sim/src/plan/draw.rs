@@ -129,9 +129,10 @@ impl Plan {
             declared,
             longest,
             owned: aside.aside().chance(20),
-            keep: match keeps.chance(15) {
-                true => Duration::from_nanos(max_ttl).mul_f64(keeps.share()),
-                false => Duration::ZERO,
+            keep: if keeps.chance(15) {
+                Duration::from_nanos(max_ttl).mul_f64(keeps.share())
+            } else {
+                Duration::ZERO
             },
             shares: Random::new(aside.aside().bits().rotate_left(29)).chance(SHARES) && !several,
             slots: slots(Random::new(aside.aside().bits().rotate_left(41)))
@@ -145,9 +146,10 @@ impl Plan {
             },
             capped: 20,
             habits: Vec::new(),
-            mute: match aside.chance(10) {
-                true => aside.between(1, clients as u64) as usize,
-                false => 0,
+            mute: if aside.chance(10) {
+                aside.between(1, clients as u64) as usize
+            } else {
+                0
             },
             stray: (clients > 1 && declared && listed_twice.is_none() && aside.chance(5))
                 .then(|| aside.below(clients as u64) as usize),
@@ -203,16 +205,18 @@ impl Plan {
             false if aside.chance(33) => plan.with_habits(&aside),
             false => plan,
         };
-        let plan = match plan.several && !plan.renew {
+        let plan = if plan.several && !plan.renew {
             // Whoever waits for one of several loses those that it has with their ttl, and its place:
             // where every call is lost it has to be that a turn ends before.
-            true => plan.with_short_turns(),
-            false => plan,
+            plan.with_short_turns()
+        } else {
+            plan
         };
         let failovers = Random::new(aside.aside().bits().rotate_left(13));
-        match failovers.chance(FAILS_OVER) {
-            true => plan.failing_over(&failovers).without_neighbours(),
-            false => plan,
+        if failovers.chance(FAILS_OVER) {
+            plan.failing_over(&failovers).without_neighbours()
+        } else {
+            plan
         }
     }
 
@@ -227,9 +231,10 @@ impl Plan {
             breaks: Some(if harmless { breaks.calm() } else { breaks }),
             ..self
         };
-        match plan.fails_over() && random.chance(40) {
-            true => plan.waiting_for_replicas(&random),
-            false => plan,
+        if plan.fails_over() && random.chance(40) {
+            plan.waiting_for_replicas(&random)
+        } else {
+            plan
         }
     }
 }

@@ -47,9 +47,10 @@ impl Plan {
             ..plan.swarm
         };
         // A client has leases of several locks then, each of which goes on by itself.
-        let locks = match plan.workers > 1 && random.aside().chance(70) {
-            true => NAMES.len(),
-            false => plan.locks,
+        let locks = if plan.workers > 1 && random.aside().chance(70) {
+            NAMES.len()
+        } else {
+            plan.locks
         };
         let nodes = *random.pick(&[1, 1, 1, 3]);
         let contenders = plan.workers as u64;
@@ -208,9 +209,10 @@ impl Plan {
     /// they have left it.
     pub fn grace(&self) -> Duration {
         let stood = (self.clients * self.workers) as u32;
-        match self.fails_over() {
-            true => GRACE.mul_f64(1.1) + self.waits.reservation * stood,
-            false => Duration::ZERO,
+        if self.fails_over() {
+            GRACE.mul_f64(1.1) + self.waits.reservation * stood
+        } else {
+            Duration::ZERO
         }
     }
 }

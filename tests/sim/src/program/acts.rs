@@ -110,9 +110,10 @@ impl Stage {
             let at = (due + off)
                 .saturating_sub(early.unwrap_or(0))
                 .min(ttl * 5 / 4);
-            let deed = match closes && number == 0 {
-                true => Deed::Close,
-                false => *random.pick(&DEEDS),
+            let deed = if closes && number == 0 {
+                Deed::Close
+            } else {
+                *random.pick(&DEEDS)
             };
             acts.push(Act {
                 deed,

@@ -65,9 +65,10 @@ impl Client {
         let capped = lease.hold().terms().asked.max_hold.is_some();
         for number in 0..adopters {
             let place = place.after(number);
-            let who = match random.chance(40) {
-                true => self.clone(),
-                false => stage.somebody(&random, lease),
+            let who = if random.chance(40) {
+                self.clone()
+            } else {
+                stage.somebody(&random, lease)
             };
             let (base, ttl) = (
                 stage.plan.network.base.max(1),
@@ -143,13 +144,12 @@ impl Client {
         let again = random
             .chance(40)
             .then(|| random.below(8 * plan.network.base.max(1)));
-        match place.depth() > 3 || late {
-            true => self.gives_back(&stage, &handle, None).await,
-            false => {
-                let random = Random::new(random.bits());
-                self.goes_on(&stage, place, vec![handle], None, random)
-                    .await;
-            }
+        if place.depth() > 3 || late {
+            self.gives_back(&stage, &handle, None).await
+        } else {
+            let random = Random::new(random.bits());
+            self.goes_on(&stage, place, vec![handle], None, random)
+                .await;
         }
         // Once more, though it was adopted, and was released.
         let Some(pause) = again.filter(|_| !late) else {

@@ -20,9 +20,10 @@ impl Client {
     pub(super) async fn crowd(&self, stage: &Arc<Stage>, place: Place, random: &Random) {
         let (world, plan) = (&stage.world, &stage.plan);
         let nodes = plan.nodes as u64;
-        let readers = match nodes == 1 && random.chance(5) {
-            true => random.between(1_000, THOUSANDS),
-            false => random.between(20, VOTES) / nodes,
+        let readers = if nodes == 1 && random.chance(5) {
+            random.between(1_000, THOUSANDS)
+        } else {
+            random.between(20, VOTES) / nodes
         };
         let lock = random.below(plan.locks as u64) as usize;
         let until = world.time() + plan.ttl.as_nanos() as u64 / 2;

@@ -162,9 +162,10 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
                 b"PX" => Life::For(Duration::from_millis(life)),
                 _ => Life::Until(life),
             };
-            match host.set_new(key, value, life) {
-                true => line(out, b'+', "OK"),
-                false => nil(session, out),
+            if host.set_new(key, value, life) {
+                line(out, b'+', "OK")
+            } else {
+                nil(session, out)
             }
         }
         ("zadd", [counter, b"GT", b"CH", fence, b"f"]) => match number(fence) {
@@ -275,9 +276,10 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
 
 /// Nothing, as the session's protocol says it.
 fn nil(session: &Session, out: &mut Vec<u8>) {
-    match session.resp3 {
-        true => line(out, b'_', ""),
-        false => line(out, b'$', "-1"),
+    if session.resp3 {
+        line(out, b'_', "")
+    } else {
+        line(out, b'$', "-1")
     }
 }
 
@@ -288,9 +290,10 @@ const VERSION: &str = "7.0.15";
 /// master, 0 for none; `replica`: it is none that takes writes.
 pub fn info(run_id: &str, uptime: u64, promotion: u64, replica: bool) -> String {
     let (history, before) = (promotion + 1, promotion);
-    let role = match replica {
-        true => "slave\r\nmaster_host:10.0.9.9\r\nmaster_port:6379",
-        false => "master",
+    let role = if replica {
+        "slave\r\nmaster_host:10.0.9.9\r\nmaster_port:6379"
+    } else {
+        "master"
     };
     format!(
         "# Server\r\nredis_version:{VERSION}\r\nrun_id:{run_id}\r\nuptime_in_seconds:{uptime}\r\n\

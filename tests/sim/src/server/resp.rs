@@ -83,9 +83,10 @@ impl Input {
     ) -> Result<Option<usize>, ProtocolError> {
         let rest = &self.bytes[*at..];
         let Some(end) = rest.iter().position(|b| *b == b'\r') else {
-            return match rest.len() < 24 {
-                true => Ok(None),
-                false => Err(ProtocolError),
+            return if rest.len() < 24 {
+                Ok(None)
+            } else {
+                Err(ProtocolError)
             };
         };
         match rest.get(end + 1) {

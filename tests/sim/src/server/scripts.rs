@@ -203,15 +203,16 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         waiter => waiter.map(|(waiter, _)| waiter),
     };
     let not_after = number(not_after).filter(|time| *time <= ANY_TIME)?;
-    let op = match from.is_empty() {
-        true => Op::Release,
-        false => Op::Acquire {
+    let op = if from.is_empty() {
+        Op::Release
+    } else {
+        Op::Acquire {
             ttl: Duration::ZERO,
             candidate: number(from)?,
             home: waits.most > 0,
             let_in: false,
             block: 1,
-        },
+        }
     };
     fits.then(|| Call {
         request: Request {
@@ -239,9 +240,10 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
 
 /// The key that requests have for that of the readers.
 fn third(companions: &Companions, lock: &[u8]) -> Vec<u8> {
-    match companions.is_raw() {
-        true => lock.to_vec(),
-        false => companions.shared(),
+    if companions.is_raw() {
+        lock.to_vec()
+    } else {
+        companions.shared()
     }
 }
 
@@ -344,9 +346,10 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         (None, None) => Leaving::Free,
     };
     let told = !release && !more.is_empty();
-    let fence = match told && !more[2].is_empty() {
-        true => Some(number(more[2])?),
-        false => None,
+    let fence = if told && !more[2].is_empty() {
+        Some(number(more[2])?)
+    } else {
+        None
     };
     // The life of a counter is told by a quarter longer than is promised; where it is
     // not told, it was lately.
@@ -359,9 +362,10 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         Some(block) => number(block)?.try_into().ok()?,
         None => 1,
     };
-    let not_after = match told {
-        true => number(more[1]).filter(|time| *time <= ANY_TIME)?,
-        false => 0,
+    let not_after = if told {
+        number(more[1]).filter(|time| *time <= ANY_TIME)?
+    } else {
+        0
     };
     let op = match script {
         Script::Release => Op::Release,
@@ -488,9 +492,12 @@ pub fn text(bytes: &[u8]) -> String {
 /// Writes what a script answers at `time` of the node, in µs.
 pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord>, time: u64) {
     let millis = |d: Duration| d.as_millis() as i64;
-    let fence = |fence: u64| match call.fenced && fence > 0 {
-        true => fence.to_string(),
-        false => String::new(),
+    let fence = |fence: u64| {
+        if call.fenced && fence > 0 {
+            fence.to_string()
+        } else {
+            String::new()
+        }
     };
     let (code, more, own) = match answer {
         Err(OtherRecord) => (4, Vec::new(), 0),

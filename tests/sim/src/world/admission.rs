@@ -16,7 +16,6 @@ use super::failover::Role;
 use super::network::{Told, fault};
 use super::{Inner, Node, Time};
 use crate::history::Happened;
-use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
 /// The run of a server to which a node's address leads astray.
@@ -238,7 +237,7 @@ impl Inner {
                 let now = self.clients[client].now(self.time);
                 let met = || self.rosters[client].meet(place, "n", Some(&run), now);
                 let twice = self.listed_twice && met().is_err();
-                if mutant!("same-server-twice", twice, false) {
+                if twice {
                     return self.connecting_in_vain(pair, connection);
                 }
                 let wire = &mut self.connections[connection as usize];
@@ -311,13 +310,8 @@ impl Inner {
             Next::Write(record, quarantine) if wire.writes < WRITES => {
                 wire.writes += 1;
                 let old = look.stored.as_deref().map(Arc::from);
-                let long = mutant!("half-quarantine", quarantine, quarantine / 2);
-                let long = mutant!("record-without-quarantine", long, Duration::ZERO);
-                let (long, later) = mutant!(
-                    "record-before-quarantine",
-                    (long, None),
-                    (Duration::ZERO, (!long.is_zero()).then_some(long))
-                );
+                let long = quarantine;
+                let (long, later) = (long, None);
                 let write = Hello::Write(old, record.to_string().into(), long, later);
                 self.say(pair, connection, write);
                 Vec::new()
@@ -441,9 +435,10 @@ impl Node {
             Some(record) => {
                 let pledge = Record::parse(record).is_some_and(|record| record.is_pledge());
                 let local = self.clock.local_ms(now);
-                return match pledge && self.state.quarantine(local).is_none() {
-                    true => Newness::New,
-                    false => Newness::Used,
+                return if pledge && self.state.quarantine(local).is_none() {
+                    Newness::New
+                } else {
+                    Newness::Used
                 };
             }
         }

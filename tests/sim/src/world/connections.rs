@@ -12,7 +12,6 @@ use super::network::{Connection, NOT_SENT, Open, Told, failed};
 use super::oracle::of_one_token;
 use super::{FaultEvent, Inner, Time};
 use crate::history::Happened;
-use crate::mutants::mutant;
 
 impl Inner {
     /// How long it may take until a connection that breaks now is there again.
@@ -39,19 +38,7 @@ impl Inner {
     /// The node holds another record than its connection was admitted with.
     pub(super) fn readmit(&mut self, pair: usize) {
         if !self.pairs[pair].connecting {
-            if mutant!("readmission-skipped", false, true) {
-                self.connect_unasked(pair);
-                return;
-            }
             self.new_connection(pair);
-        }
-    }
-
-    /// A connection without admission.
-    fn connect_unasked(&mut self, pair: usize) {
-        self.new_connection(pair);
-        if let Some(connection) = self.pairs[pair].current {
-            self.admitted(pair, connection, None);
         }
     }
 
@@ -157,11 +144,7 @@ impl Inner {
         }
         for (message, mut copy) in deletes {
             copy.native = false;
-            mutant!(
-                "deletes-doubted-natively",
-                self.put(pair, before, message, copy),
-                ()
-            );
+            self.put(pair, before, message, copy);
         }
         self.hears(pair, false);
     }
@@ -199,14 +182,14 @@ impl Inner {
         // As the real link does, which schedules with faults have yet to learn: what
         // its release waits behind is written, though nobody wants it.
         let waits = |open: &&Open| open.request.op == Op::Release && open.connection == NOT_SENT;
-        let undone: Vec<_> = match self.network.even {
-            true => p
-                .open
+        let undone: Vec<_> = if self.network.even {
+            p.open
                 .values()
                 .filter(waits)
                 .map(|o| o.request.value.clone())
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         let is_undone = |value: &Value| undone.iter().any(|one| of_one_token(one, value));
         p.open.retain(|message, open| {
@@ -216,9 +199,7 @@ impl Inner {
                 if !waited {
                     open.by_script();
                 }
-                if waited || mutant!("releases-once", true, false) {
-                    out.push((*message, open.request.clone()));
-                }
+                out.push((*message, open.request.clone()));
                 return true;
             }
             if open.connection != NOT_SENT {

@@ -499,9 +499,10 @@ impl Inner {
         let early = matches!(reply, Reply::Quarantined { .. })
             && matches!(request.op, Op::Extend { .. })
             && (former.is_some() || !succeeded.is_empty());
-        match is_here && (early || former.is_some() && lengthens) {
-            true => not_ready("the server before may give votes yet"),
-            false => reply,
+        if is_here && (early || former.is_some() && lengthens) {
+            not_ready("the server before may give votes yet")
+        } else {
+            reply
         }
     }
 }

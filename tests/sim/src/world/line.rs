@@ -307,9 +307,12 @@ impl Line {
         let reservation = self.bounds.reservation;
         // Where the lock was free by then, it may have been called, and is kept the lock
         // for as long as anybody.
-        let gone = |until: Time| match self.left <= until {
-            true => until + reservation <= since,
-            false => until <= since,
+        let gone = |until: Time| {
+            if self.left <= until {
+                until + reservation <= since
+            } else {
+                until <= since
+            }
         };
         let ghosts = self.ghosts.iter().filter(|(until, _)| !gone(*until));
         let lasts = reservation + POLL_FAR;

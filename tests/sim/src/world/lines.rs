@@ -195,9 +195,10 @@ impl Inner {
         // For whom it is reserved, it votes.
         let held = |form: &Form| form.holder(MemoryNode::time(local)).is_some();
         let form = state.state.form(key, local);
-        let readers = match form.is_some_and(|(form, _)| form.is_shared()) {
-            true => readers_on(&state.state, &companions_of(key), local),
-            false => Vec::new(),
+        let readers = if form.is_some_and(|(form, _)| form.is_shared()) {
+            readers_on(&state.state, &companions_of(key), local)
+        } else {
+            Vec::new()
         };
         let readers = readers.into_iter().map(|(_, last)| end(last)).max();
         let form = form.filter(|(form, _)| held(form));

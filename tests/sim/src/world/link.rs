@@ -3,16 +3,13 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{
-    Fault, Instant, Leaving, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers,
-};
+use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
 
 use super::events::{Answer, Event, Said};
 use super::messages::Subscription;
 use super::network::{NOT_SENT, Open, failed, not_ready, tell};
 use super::{Inner, World};
 use crate::history::{Asked, Happened};
-use crate::mutants::mutant;
 use crate::who::{Who, act};
 
 /// No client needs to send more requests in one moment.
@@ -30,10 +27,8 @@ impl World {
     ) {
         let client = inner.pairs[pair].client;
         let open = &mut inner.pairs[pair].open;
-        let counts = |open: &Open| {
-            open.request.op != Op::Release
-                || mutant!("acknowledged-anywhere", open.connection == connection, true)
-        };
+        let counts =
+            |open: &Open| open.request.op != Op::Release || (open.connection == connection);
         let Some(waiting) = open.get_mut(&message).filter(|open| counts(open)) else {
             return;
         };
@@ -43,9 +38,6 @@ impl World {
                 waiting.readmitted = true;
                 waiting.connection = NOT_SENT;
                 waiting.by_script();
-                if mutant!("void-is-released", false, waiting.void) {
-                    inner.release_void(pair, message);
-                }
                 return inner.readmit(pair);
             }
             // Unless its token is dead by now: its release has gone ahead of it.
@@ -114,32 +106,6 @@ impl World {
 }
 
 impl Inner {
-    /// A seeded bug: releases a vote that was void, while its token lives.
-    fn release_void(&mut self, pair: usize, message: u64) {
-        let Some(open) = self.pairs[pair].open.get(&message) else {
-            return;
-        };
-        let request = Request {
-            op: Op::Release,
-            waiter: None,
-            leaving: Leaving::Free,
-            ..open.request.clone()
-        };
-        let release = Open {
-            ticket: Ticket {
-                op: Op::Release,
-                ..open.ticket
-            },
-            request,
-            sink: None,
-            give_up: self.time + 10 * self.network.reach,
-            ..*open
-        };
-        self.messages += 1;
-        self.under_way(self.pairs[pair].node, &release.request, 1);
-        self.pairs[pair].open.insert(self.messages, release);
-    }
-
     /// A client asks a node: enters that into the books. Returns the number of the
     /// request; `None`: nothing leaves that client any more.
     pub(super) fn asks(&mut self, pair: usize, request: &Request) -> Option<u64> {
@@ -239,7 +205,7 @@ impl Link for SimLink {
         let deadline = clock.time(ticket.deadline);
         inner.due(deadline);
         inner.push(deadline, Event::Deadline { pair, message });
-        if let (true, Some(old)) = (mutant!("release-skips-old", release, false), old) {
+        if let (true, Some(old)) = (release, old) {
             let mut copy = request.clone();
             copy.native = false;
             inner.put(pair, old, message, copy);

@@ -205,9 +205,10 @@ impl Inner {
             return;
         }
         let (broken, node) = (wire.broken, self.pairs[pair].node);
-        let at = match broken {
-            true => self.found_dead(),
-            false => self.time + self.delay(node),
+        let at = if broken {
+            self.found_dead()
+        } else {
+            self.time + self.delay(node)
         };
         self.ends(at, node, connection, false);
     }
@@ -323,9 +324,10 @@ impl Inner {
                 let listener = &self.nodes[node].listeners[place];
                 if listener.inbox == inbox {
                     let (pair, connection) = (listener.pair, listener.connection);
-                    match self.carry(pair, connection, &inbox, hint) {
-                        true => told = Some(pair),
-                        false => lost = Some(pair),
+                    if self.carry(pair, connection, &inbox, hint) {
+                        told = Some(pair)
+                    } else {
+                        lost = Some(pair)
                     }
                 }
             }

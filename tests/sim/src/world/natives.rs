@@ -12,7 +12,6 @@ use super::events::{Answer, Event, Said};
 use super::network::not_ready;
 use super::{Inner, Time};
 use crate::history::{Asked, Happened};
-use crate::mutants::mutant;
 
 /// A vote whose trailer has yet to come.
 #[derive(Debug)]
@@ -82,32 +81,15 @@ impl Inner {
         if request.op == Op::Release {
             let deleted = self.delete(pair, message, request);
             return Some(Answer {
-                said: match deleted {
-                    true => Said::Reply(Reply::Released { held: true }),
-                    false => mutant!(
-                        "no-script-after-zero",
-                        Said::AskByScript,
-                        Said::Reply(Reply::Released { held: false })
-                    ),
+                said: if deleted {
+                    Said::Reply(Reply::Released { held: true })
+                } else {
+                    Said::AskByScript
                 },
                 time: None,
             });
         }
         let guarded = self.connections[connection as usize].record.is_some();
-        let early = mutant!("trailer-before-the-vote", false, true);
-        if early && needs_trailer(request, guarded) {
-            let wire = &mut self.connections[connection as usize];
-            let (state, record) = (&self.nodes[node], wire.record.as_deref());
-            let local = state.clock.local(self.time);
-            let ballot = Ballot {
-                request: request.clone(),
-                voted: Voted::default(),
-                at: self.time,
-                read: Some(state.state.trailer(record, local)),
-            };
-            wire.ballots.insert(message, ballot);
-            return None;
-        }
         let voted = self.vote(pair, message, request, needs_trailer(request, guarded));
         if !voted.stored || !needs_trailer(request, guarded) {
             let Outcome::Reply(reply) = outcome(request, voted, None) else {
@@ -294,10 +276,6 @@ impl Answer {
 /// Has a request asked by script, if it was not: plain commands are never sent twice.
 /// Returns whether something of it may stand, to no effect that counts.
 pub(super) fn by_script(request: &mut Request) -> bool {
-    let again = mutant!("native-sent-again", false, request.op != Op::Release);
-    if again {
-        return request.native;
-    }
     let acquire = std::mem::take(&mut request.native) && request.op != Op::Release;
     if acquire {
         request.not_after = 0;

@@ -12,7 +12,6 @@ use super::messages::Subscription;
 use super::natives::{Ballot, by_script, needs_trailer};
 use super::{Inner, MS, Time};
 use crate::history::{Asked, Happened};
-use crate::mutants::mutant;
 
 /// Nothing passes one way before a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -188,9 +187,10 @@ pub(super) struct Connection {
 impl Inner {
     /// One way between a client and its node.
     pub(super) fn way(&self, pair: usize) -> Time {
-        match self.network.even {
-            true => self.network.base * (101 + (37 * pair as u64) % 97) / 100,
-            false => self.delay(self.pairs[pair].node),
+        if self.network.even {
+            self.network.base * (101 + (37 * pair as u64) % 97) / 100
+        } else {
+            self.delay(self.pairs[pair].node)
         }
     }
 
@@ -241,7 +241,7 @@ impl Inner {
             wire.broken = true;
             return None;
         };
-        let at = mutant!("requests-overtake", at.max(wire.requests_until), at);
+        let at = at.max(wire.requests_until);
         wire.requests_until = at;
         (!wire.broken).then_some(at)
     }
@@ -295,7 +295,7 @@ impl Inner {
         let sent = self.time;
         let node = self.pairs[pair].node;
         // Plain commands are never written twice.
-        let twice = mutant!("native-sent-twice", !request.native, true);
+        let twice = !request.native;
         if self.random.chance(self.network.twice) && twice {
             self.under_way(node, &request, 1);
             let request = Box::new(request.clone());

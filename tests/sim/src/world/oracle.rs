@@ -647,9 +647,10 @@ impl Inner {
         Seen {
             apart: self.apart_from(node, request, local),
             slots,
-            readers: match form.is_some_and(|(form, _)| form.is_shared()) {
-                true => shared::readers_on(state, &request.keys.companions, local),
-                false => Vec::new(),
+            readers: if form.is_some_and(|(form, _)| form.is_shared()) {
+                shared::readers_on(state, &request.keys.companions, local)
+            } else {
+                Vec::new()
             },
             form: form.map(|(form, end)| (form.clone(), end)),
             counted,

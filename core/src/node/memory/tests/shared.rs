@@ -104,9 +104,10 @@ fn all_up_to_the_first_who_wants_it_alone_are_called_at_once() {
     let mut node = listening(5);
     ask(&mut node, ACQUIRE, "a", 0);
     for (number, shares) in [(1, true), (2, true), (3, false)] {
-        let reply = match shares {
-            true => share(&mut node, number, JOIN, "d", 0).0,
-            false => ask_for(&mut node, number, JOIN, "d", 0).0,
+        let reply = if shares {
+            share(&mut node, number, JOIN, "d", 0).0
+        } else {
+            ask_for(&mut node, number, JOIN, "d", 0).0
         };
         assert_eq!(refused(reply).1, Some(number as u32 - 1));
     }

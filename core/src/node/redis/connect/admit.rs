@@ -206,9 +206,10 @@ async fn write(
     let mut commands = vec![script::init_command(keys, old, new, quarantine)];
     commands.extend(counts.then(count));
     let mut replies = exchange_long(wire, &commands, resp::COUNTS).await?;
-    let counts = match counts {
-        true => replies.pop().map(|reply| text(&reply)),
-        false => None,
+    let counts = if counts {
+        replies.pop().map(|reply| text(&reply))
+    } else {
+        None
     };
     let reply = replies.pop().ok_or_else(replies::unexpected)?;
     let other = replies::init_outcome(&good(unmoved(target, reply)?)?)?;

@@ -15,7 +15,6 @@ use std::time::Duration;
 use super::talk::{exchange, login, refused};
 use super::target::Target;
 use crate::clock::{Clock, Instant};
-use crate::mutants::mutant;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::Info;
@@ -86,9 +85,7 @@ impl<'a> Others<'a> {
             ready => ready,
         })
         .await;
-        let is_other = |told: &&(SocketAddr, String)| {
-            mutant!("several-servers-of-one-name", told.1 != run, false)
-        };
+        let is_other = |told: &&(SocketAddr, String)| told.1 != run;
         match self.told.iter().find(is_other) {
             None => Ok(()),
             Some((at, _)) => Err(refused(format!(
@@ -109,9 +106,10 @@ impl<'a> Others<'a> {
                     false
                 }
             });
-        match self.asked.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if self.asked.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 }

@@ -22,7 +22,6 @@ use super::prepare::{namespace, permitted};
 use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, refused, within};
 use super::target::{How, Target};
 use super::trial::{Tried, trial};
-use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{Cause, Gate, Look, Newness, Record};
 use crate::node::hash_slot;
@@ -410,11 +409,8 @@ pub(super) async fn stamp(
             (true, false) => Cause::New,
             (false, false) => Cause::Promoted,
         };
-        let late = mutant!("stamp-before-marks", false, true);
-        if !late {
-            set_marks(target, wire, &slots, quarantine).await?;
-            mark_arriving(target, wire, &arriving, quarantine).await?;
-        }
+        set_marks(target, wire, &slots, quarantine).await?;
+        mark_arriving(target, wire, &arriving, quarantine).await?;
         let keys = [
             &*stamp_key(gate, lowest),
             &*mark(&gate.quarantine_key, lowest),
@@ -423,10 +419,6 @@ pub(super) async fn stamp(
             .await?
             .is_none()
         {
-            if late {
-                // The seeded bug alone.
-                set_marks(target, wire, &slots, quarantine).await?;
-            }
             tell_quarantine(target, quarantine, why);
             stamped.quarantine = quarantine;
             set_stamps(target, wire, &lacking, &own).await?;
@@ -442,7 +434,7 @@ pub(super) async fn stamp(
 fn places(slots: &[u16]) -> Vec<u16> {
     let is_one = |slot: &u16| {
         let more = slot.is_multiple_of(STAMPS_EACH) || Some(slot) == slots.last();
-        Some(slot) == slots.first() || mutant!("stamp-in-the-lowest-alone", more, false)
+        Some(slot) == slots.first() || more
     };
     slots.iter().copied().filter(is_one).collect()
 }
@@ -546,11 +538,7 @@ async fn set_stamps(
             None => drop(permitted(gate, "set", reply)?),
             Some(Redirect::Moved { .. } | Redirect::Ask { .. }) => {}
             // The others may move away before the next connection, and no stamp would be left.
-            Some(_) => mutant!(
-                "unstamped-while-down",
-                elsewhere(Some(reply)).map(drop)?,
-                ()
-            ),
+            Some(_) => elsewhere(Some(reply)).map(drop)?,
         }
     }
     Ok(())
@@ -629,7 +617,7 @@ async fn mark_arriving(
     long: Duration,
 ) -> Result<(), Fault> {
     let mut commands = Vec::new();
-    for slot in mutant!("arriving-slots-unmarked", slots, &[]) {
+    for slot in slots {
         commands.push(redis::cmd("ASKING"));
         commands.push(set_mark(target, *slot, long));
     }
@@ -678,11 +666,7 @@ async fn set_marks(
                 Some(_) => return Err(not_ready("its hash slots are being moved")),
             };
             let server = (host, port, asking);
-            mutant!(
-                "marks-of-moved-slots-forgotten",
-                moved.entry(server).or_default().push(*slot),
-                drop(server)
-            );
+            moved.entry(server).or_default().push(*slot);
         }
     }
     for ((host, port, asking), slots) in moved {

@@ -13,7 +13,6 @@ use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::hash::fnv1a;
-use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
     Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning, may_have_voted,
@@ -88,9 +87,10 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
     let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = answers.pop();
-    let counts = match counts_too(target, how) {
-        true => answers.pop().map(|reply| text(&reply)),
-        false => None,
+    let counts = if counts_too(target, how) {
+        answers.pop().map(|reply| text(&reply))
+    } else {
+        None
     };
     let record = match target.routes {
         None => answers.pop(),
@@ -129,11 +129,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         None => {}
         // Sentinels that still name it, or an address that leads to the next master soon.
         Some((Unfit::Replica, why))
-            if mutant!(
-                "replica-admitted",
-                address.fails_over() || how.reached || target.routes.is_some(),
-                false
-            ) =>
+            if (address.fails_over() || how.reached || target.routes.is_some()) =>
         {
             target.located.pass(sentinel);
             let fault = Fault::new(FaultKind::NotReady, why, true);
@@ -179,11 +175,12 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             voted,
             stepped: how.stepped,
         },
-        server: match fails_over {
+        server: if fails_over {
             // Two of them may have the same address by their own account, in networks of
             // their own; and one that was promoted again is as good as another.
-            true => fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes()),
-            false => own_address,
+            fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes())
+        } else {
+            own_address
         },
         endpoint,
         about: Server {
@@ -200,17 +197,19 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
 /// The fault of a server that sentinels have named, which says so.
 pub(super) fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
     let text = of_server(address, endpoint, &fault.text);
-    match address.fails_over() {
-        true => fault.told_as(text),
-        false => fault,
+    if address.fails_over() {
+        fault.told_as(text)
+    } else {
+        fault
     }
 }
 
 /// What is wrong with a server, and where it is, if sentinels have named it.
 pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> String {
-    match address.fails_over() {
-        true => format!("the sentinels name {}: {text}", shown(endpoint)),
-        false => text.to_owned(),
+    if address.fails_over() {
+        format!("the sentinels name {}: {text}", shown(endpoint))
+    } else {
+        text.to_owned()
     }
 }
 
@@ -255,11 +254,7 @@ pub(super) fn take_info(answers: &mut Vec<Resp>) -> Option<Resp> {
 /// Whether a server is asked at once what it has carried out, which matters where it has no
 /// record: one that was not met yet.
 pub(super) fn counts_too(target: &Target, how: &How) -> bool {
-    mutant!(
-        "counts-are-asked-for-late",
-        target.routes.is_none() && !how.reached,
-        false
-    )
+    target.routes.is_none() && !how.reached
 }
 
 /// What a server is asked before anything is done there.
@@ -358,9 +353,10 @@ pub(super) async fn has_voted(
     record: Option<&str>,
     counts: Option<&str>,
 ) -> Result<bool, Fault> {
-    match is_pledge(record) && target.gate.expected().guard {
-        true => Ok(may_have_voted(&counted(wire, counts).await?)),
-        false => Ok(false),
+    if is_pledge(record) && target.gate.expected().guard {
+        Ok(may_have_voted(&counted(wire, counts).await?))
+    } else {
+        Ok(false)
     }
 }
 

@@ -57,9 +57,10 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
             false,
         ),
         (None, Some(away)) => {
-            let others = match unknown {
-                true => ", and the others know no master of that name",
-                false => "",
+            let others = if unknown {
+                ", and the others know no master of that name"
+            } else {
+                ""
             };
             let text = format!(
                 "no sentinel says where the master `{master}` is: {}{others}",

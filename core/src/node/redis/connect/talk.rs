@@ -13,7 +13,6 @@ use super::target::Target;
 use crate::clock::Clock;
 #[cfg(feature = "tls")]
 use crate::foreign;
-use crate::mutants::mutant;
 use crate::node::address::Address;
 use crate::node::redis::resp::{Bound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
@@ -164,9 +163,10 @@ pub(super) fn elsewhere(reply: Option<Resp>) -> Result<Resp, Fault> {
 /// [elsewhere]. Of the former a redirection says that it is of the wrong kind.
 pub(super) fn unmoved(target: &Target, reply: Resp) -> Result<Resp, Fault> {
     let of_cluster = target.routes.is_some();
-    match mutant!("moved-in-set-up-is-misconfigured", of_cluster, false) {
-        true => elsewhere(Some(reply)),
-        false => Ok(reply),
+    if of_cluster {
+        elsewhere(Some(reply))
+    } else {
+        Ok(reply)
     }
 }
 

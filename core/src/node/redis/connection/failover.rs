@@ -18,7 +18,6 @@ use std::task::{Context, Poll};
 
 use crate::clock::Instant;
 use crate::event::event;
-use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{GRACE, Reign};
 use crate::node::redis::connect::{Target, is_over, moved};
@@ -118,7 +117,6 @@ impl Failover {
         let before = before.filter(|before| before.server != here.server);
         if let Some(before) = before.filter(|_| gate.expected().guard) {
             let follows = here.reign.follows(before.reign);
-            let follows = mutant!("one-in-between-unseen", follows, true);
             let until = now + GRACE.mul_f64(1.0 + gate.drift);
             match before.at != here.at {
                 // Somebody was master in between, and may not have heard that it is none any
@@ -143,7 +141,7 @@ impl Failover {
         self.here = Some(here);
         self.unmet = false;
         let watching = Box::pin(moved(target.clone(), at)) as Waiting;
-        self.moved = mutant!("old-master-kept-after-switch", Some(watching), None);
+        self.moved = Some(watching);
     }
 
     /// That server is over.
@@ -178,12 +176,11 @@ impl Failover {
     fn end_former(&mut self, mut is_over: impl FnMut(&mut Former) -> bool) {
         let mut place = 0;
         while place < self.former.len() {
-            match is_over(&mut self.former[place]) {
-                true => {
-                    let over = self.former.remove(place);
-                    self.succeed(over.server);
-                }
-                false => place += 1,
+            if is_over(&mut self.former[place]) {
+                let over = self.former.remove(place);
+                self.succeed(over.server);
+            } else {
+                place += 1
             }
         }
     }
@@ -231,14 +228,13 @@ impl Failover {
         // It lengthens this once the one before is over, which may have been after this was asked,
         // as may be so of many that are asked at once: so it is asked again soon, and not when it
         // would be due.
-        let early = matches!(reply, Reply::Quarantined { .. })
-            && matches!(request.op, Op::Extend { .. })
-            && mutant!("promoted-is-asked-late", true, false);
+        let early =
+            matches!(reply, Reply::Quarantined { .. }) && matches!(request.op, Op::Extend { .. });
         let why = "it was promoted a short while ago";
         let not_ready = |text| Reply::Failed(Fault::new(FaultKind::NotReady, text, true));
         match self.former.first() {
             _ if !is_here => reply,
-            Some(former) if early || mutant!("promoted-extends-at-once", lengthens, false) => {
+            Some(former) if early || lengthens => {
                 let before = former.at.as_ref().map(|at| format!(" {}", shown(at)));
                 let before = before.unwrap_or_default();
                 not_ready(format!(

@@ -8,7 +8,6 @@ use super::failover::Here;
 use super::{Connection, LOOKED_AT_ANEW, SOON};
 use crate::clock::Instant;
 use crate::event::{LogEvent, event};
-use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{Connected, How, Told, connect};
@@ -27,7 +26,7 @@ impl Connection {
     /// promoted.
     pub(super) fn is_missed(&self) -> bool {
         let none = self.up.is_none() && self.connecting.is_none();
-        let owed = || mutant!("owed-in-doubt-waits", self.owes_in_doubt(), false);
+        let owed = || self.owes_in_doubt();
         none && (self.hailed
             || self.subscription.wants_connection()
             || owed()
@@ -45,11 +44,7 @@ impl Connection {
         let target = self.target.clone();
         let how = How {
             reached: self.outbox.connects.load(Ordering::Relaxed) != 0,
-            subscribe: mutant!(
-                "subscribes-once",
-                self.subscription.is_wanted(),
-                self.subscription.is_wanted() && self.outbox.connects.load(Ordering::Relaxed) == 0
-            ),
+            subscribe: self.subscription.is_wanted(),
             stepped: self.stepped,
             before: self.failover.here(),
         };
@@ -62,11 +57,7 @@ impl Connection {
     /// request waits, so that a slow set-up delays the first requests only.
     pub(super) fn time_to_connect(&self) -> Duration {
         let least = self.target.gate.connect_timeout;
-        mutant!(
-            "dials-for-a-second",
-            least.max(self.patience * CONNECT_STEPS),
-            least
-        )
+        least.max(self.patience * CONNECT_STEPS)
     }
 
     /// There is a new connection: releases that went out over the one before are
@@ -89,7 +80,7 @@ impl Connection {
         // no copy over that.
         for place in self.old.iter_mut().flat_map(Pipe::items_mut) {
             let owed = place.as_ref().is_some_and(|item| item.is_release());
-            if mutant!("release-dropped-in-doubt", owed, false) {
+            if owed {
                 let written = place.take().map(|mut item| {
                     item.on_old = true;
                     item.by_script();
@@ -114,11 +105,6 @@ impl Connection {
         self.stepped = self.guarded() && (stepped || missed);
         self.calm_from = now + connected.quarantine;
         self.up = Some(Pipe::new(*connected));
-        if mutant!("warm-after-reconnect", false, true)
-            && let (Some(up), Some(old)) = (&mut self.up, &mut self.old)
-        {
-            up.warm = std::mem::take(&mut old.warm);
-        }
         self.subscription.connected(subscribed);
         if self.stepped {
             self.readmit();
@@ -191,7 +177,7 @@ impl Connection {
             self.told_away = true;
         }
         self.last_fault = Some(fault);
-        self.is_met(mutant!("ended-on-the-way-is-away", !ended, true).then_some(false));
+        self.is_met((!ended).then_some(false));
     }
 
     /// Tells those who wait for it how a try to connect has ended.
@@ -243,7 +229,7 @@ impl Connection {
         self.lose_old();
         self.old = self.up.take();
         if let Some(old) = &mut self.old {
-            mutant!("deletes-uncopied-in-doubt", old.copy_deletes(), ());
+            old.copy_deletes();
         }
         self.waiting.renew();
         self.subscription.lost();
@@ -284,10 +270,10 @@ impl Connection {
                 && item.is_repeatable()
                 && item.wanted()
                 && connection.is_silent_since(&item);
-            if mutant!("release-lost-with-connection", item.is_release(), false) {
+            if item.is_release() {
                 item.by_script();
                 self.waiting.add(item);
-            } else if mutant!("thawed-fails", again, false) {
+            } else if again {
                 item.by_script();
                 item.rewritten = true;
                 // The first may have been carried out.
@@ -330,8 +316,7 @@ fn anew_at(expires: Option<u64>, told: Told, now: Instant) -> Instant {
         return Instant::FAR;
     };
     let left = Duration::from_secs(expires.saturating_sub(told.time / 1_000_000));
-    let at = now + left.saturating_sub(SOON).max(LOOKED_AT_ANEW);
-    mutant!("certificate-as-on-connect", at, Instant::FAR)
+    now + left.saturating_sub(SOON).max(LOOKED_AT_ANEW)
 }
 
 /// Pause before connecting again to a node, after `failures` in a row: none

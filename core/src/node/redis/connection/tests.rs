@@ -547,9 +547,10 @@ async fn no_vote_counts_that_is_behind_the_word_of_a_server_that_may_drop_keys()
         let idle = (LOOKED_AT + IDLE).as_nanos() as u64;
         link.clock.0.fetch_add(idle, Ordering::Relaxed);
         link.asks_all(&[ACQUIRE], native);
-        let vote = match native {
-            true => vec![OK, OURS, TIME],
-            false => vec![":1\r\n"],
+        let vote = if native {
+            vec![OK, OURS, TIME]
+        } else {
+            vec![":1\r\n"]
         };
         let up = link.connection.up.as_mut().expect("a connection");
         let mut done = VecDeque::new();

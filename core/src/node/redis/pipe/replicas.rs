@@ -15,7 +15,6 @@ use redis::Value as Resp;
 
 use crate::clock::Instant;
 use crate::lean::trim;
-use crate::mutants::mutant;
 use crate::node::redis::outbox::Item;
 use crate::node::redis::replies::Outcome;
 use crate::node::redis::resp;
@@ -57,8 +56,7 @@ impl Replicas {
             return false;
         };
         // One of 0 ms would wait forever.
-        let least = mutant!("wait-zero", 1, 0);
-        let most = now.until(deadline).min(self.most).as_millis().max(least);
+        let most = now.until(deadline).min(self.most).as_millis().max(1);
         resp::write_array(out, 3);
         resp::write_text(out, b"WAIT");
         resp::write_number(out, self.wanted.into());
@@ -76,9 +74,10 @@ impl Replicas {
                     _
                 )
             );
-            match mutant!("vote-before-wait", vote, false) {
-                true => self.parked.push_back((Some(item), outcome)),
-                false => done.push_back((item, outcome)),
+            if vote {
+                self.parked.push_back((Some(item), outcome))
+            } else {
+                done.push_back((item, outcome))
             }
         }
     }
@@ -89,7 +88,7 @@ impl Replicas {
             Resp::Int(have) => u32::try_from(*have).unwrap_or(0),
             _ => 0,
         };
-        let enough = mutant!("short-wait-counts", have >= self.wanted, true);
+        let enough = have >= self.wanted;
         for (item, outcome) in self.parked.drain(..) {
             let Some(item) = item else { continue };
             let outcome = match outcome {
@@ -99,8 +98,7 @@ impl Replicas {
                         self.wanted
                     );
                     // It may stand.
-                    let sent = mutant!("short-wait-was-not-sent", true, false);
-                    let fault = Fault::new(FaultKind::NotReady, text, sent);
+                    let fault = Fault::new(FaultKind::NotReady, text, true);
                     Outcome::Reply(Reply::Failed(fault), time)
                 }
                 outcome => outcome,

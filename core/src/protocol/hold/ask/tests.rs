@@ -215,9 +215,10 @@ fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
         nodes[1].answers(on_time, extended());
         let short = extends.as_mut().poll(&mut cx);
         assert!(short.is_pending(), "{short:?}");
-        let reply = match comes {
-            true => extended(),
-            false => Reply::Failed(Fault::new(FaultKind::Timeout, "late", true)),
+        let reply = if comes {
+            extended()
+        } else {
+            Reply::Failed(Fault::new(FaultKind::Timeout, "late", true))
         };
         nodes[2].answers(on_time, reply);
         match extends.as_mut().poll(&mut cx) {

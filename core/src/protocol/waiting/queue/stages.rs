@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::Quest;
 use crate::clock::Instant;
-use crate::mutants::mutant;
 use crate::node::{Line, Mode, Nodes};
 use crate::protocol::hold::Means;
 use crate::protocol::home::{self, Heard, Next};
@@ -73,9 +72,7 @@ impl Quest<'_> {
                 }
             }
             // The token was forced out of the lock: the wait goes on with another.
-            Heard::Refused { line: None, .. }
-                if mutant!("waits-on-with-a-banned-token", true, false) =>
-            {
+            Heard::Refused { line: None, .. } => {
                 self.give_up(Some(home));
                 self.poll();
             }
@@ -103,8 +100,7 @@ impl Quest<'_> {
 
     /// Asks all, if we were called in the moment in which the home refused.
     fn answer_call(&mut self) {
-        let called = mutant!("early-call-unanswered", self.called, false);
-        if called && self.is_quorum_there() {
+        if self.called && self.is_quorum_there() {
             self.ask_called(self.slot);
         }
     }
@@ -116,9 +112,9 @@ impl Quest<'_> {
         self.place.tell(Arc::new(self.so_far()));
         let deaf = line.is_some_and(|line| line.deaf);
         let readers = line.is_some_and(|line| line.shared);
-        let first = mutant!("drain-by-all", place == Some(0), place.is_some());
+        let first = place == Some(0);
         // The home, too, has to let no reader past: it does so for those whom it can call.
-        let is_queued = mutant!("deaf-drains", !deaf, true);
+        let is_queued = !deaf;
         if readers && first && is_queued && self.terms.keys.mode == Mode::Exclusive {
             self.hold().drain(home, now);
         }
@@ -138,7 +134,6 @@ impl Quest<'_> {
         let heard = self.hold().heard();
         let next = home::next(&self.order, &heard);
         let another = matches!(next, Next::Retry(_)) && self.is_slot_anothers(tries);
-        let another = mutant!("one-slot-for-good", another, false);
         let over = another || now >= self.hold().attempt_ends();
         if self.hold().so_far().misconfigured {
             return self.give_up(None);
@@ -210,9 +205,7 @@ impl Quest<'_> {
     pub(super) fn take_notice(&mut self, notice: Notice, now: Instant) {
         // While others than the home may call it is not told which one did.
         let by_home = notice.called && !matches!(self.stage, Stage::Asking { .. });
-        if let Some(home) = self.home.filter(|_| by_home)
-            && mutant!("call-proves-nothing", true, false)
-        {
+        if let Some(home) = self.home.filter(|_| by_home) {
             // It is there, whatever it left without an answer before.
             self.set.answered(home, Some(&self.terms.keys.lock), false);
         }
@@ -228,7 +221,7 @@ impl Quest<'_> {
                     until: until.min(soon),
                 };
             }
-            Stage::Waiting { .. } if mutant!("never-joins-again", notice.subscribed, false) => {
+            Stage::Waiting { .. } if notice.subscribed => {
                 self.poll();
             }
             // Somebody has released what we were refused for.
@@ -242,7 +235,7 @@ impl Quest<'_> {
             }
             // What the home is about to say may be older than the call.
             Stage::Polling | Stage::Asking { .. } => {
-                self.called |= mutant!("early-call-forgotten", notice.called, false);
+                self.called |= notice.called;
                 self.slot = notice.slot.or(self.slot);
             }
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}

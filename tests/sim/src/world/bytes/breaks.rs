@@ -33,9 +33,12 @@ pub struct Breaks {
 impl Breaks {
     /// Draws them.
     pub fn draw(random: &Random) -> Breaks {
-        let on = |share: u64, of: &[u64]| match random.chance(share) {
-            true => *random.pick(of),
-            false => 0,
+        let on = |share: u64, of: &[u64]| {
+            if random.chance(share) {
+                *random.pick(of)
+            } else {
+                0
+            }
         };
         Breaks {
             cut: on(50, &[5, 20, 60]),

@@ -304,9 +304,10 @@ impl Inner {
             let w = self.open_wire(wire);
             w.late |= w.releases.pop_front().is_some_and(|due| due <= now);
         }
-        let message = match answer.release {
-            true => self.one_of_those(pair, answer.message, &answer.mark),
-            false => answer.message,
+        let message = if answer.release {
+            self.one_of_those(pair, answer.message, &answer.mark)
+        } else {
+            answer.message
         };
         let lane = &mut self.bytes().lanes[pair];
         lane.in_vain = 0;

@@ -55,16 +55,20 @@ impl World {
             waits,
             (self.clock(client), rng),
         );
-        let door = match death::are_wanted() {
-            true => door.lasting(death::told),
-            false => door,
+        let door = if death::are_wanted() {
+            door.lasting(death::told)
+        } else {
+            door
         };
         let link = |place: usize| -> Arc<dyn Link> {
             let pair = client * nodes + place;
             let world = self.clone();
-            let dial = move |address: &str| match address.starts_with(SENTINEL) {
-                true => sentinel::dial(world.clone(), pair),
-                false => stream::dial(world.clone(), pair, address.into()),
+            let dial = move |address: &str| {
+                if address.starts_with(SENTINEL) {
+                    sentinel::dial(world.clone(), pair)
+                } else {
+                    stream::dial(world.clone(), pair, address.into())
+                }
             };
             let node = self.inner().pairs[pair].node;
             let fails_over = self.inner().fails_over(node).then_some(MASTER);
@@ -97,13 +101,13 @@ impl Link for ByteLink {
             let mut inner = self.world.inner();
             let inner = &mut *inner;
             let client = inner.pairs[pair].client;
-            let message = match wanted {
-                true => inner.asks(pair, &request)?,
+            let message = if wanted {
+                inner.asks(pair, &request)?
+            } else {
                 // It was given up in this moment, and need not be entered.
-                false => {
-                    inner.messages += 1;
-                    inner.messages
-                }
+
+                inner.messages += 1;
+                inner.messages
             };
             let clock = inner.clients[client].clock;
             let (now, until) = (inner.time, clock.time(give_up));

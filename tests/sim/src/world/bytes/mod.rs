@@ -194,9 +194,10 @@ impl Mark {
                 Op::Inspect => 4,
                 Op::Reserve { .. } => 5,
             },
-            value: match names_waiter_alone(request) {
-                true => [].into(),
-                false => request.value.identity().into(),
+            value: if names_waiter_alone(request) {
+                [].into()
+            } else {
+                request.value.identity().into()
             },
             waiter: waiter.map(|waiter| waiter.number),
         }

@@ -392,12 +392,11 @@ impl Host for Serving<'_> {
         let (pair, node) = (self.pair(), self.node());
         let old = Some(old).filter(|old| !old.is_empty());
         self.inner.breaks_line(pair);
-        match self.inner.write_record(pair, old, &new, quarantine) {
-            true => Ok(()),
-            false => {
-                let found = self.inner.nodes[node].state.record();
-                Err(found.map(|found| found.to_string()).unwrap_or_default())
-            }
+        if self.inner.write_record(pair, old, &new, quarantine) {
+            Ok(())
+        } else {
+            let found = self.inner.nodes[node].state.record();
+            Err(found.map(|found| found.to_string()).unwrap_or_default())
         }
     }
 

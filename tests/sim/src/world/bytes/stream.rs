@@ -302,9 +302,10 @@ impl Inner {
             self.connections[wire].dead = true;
             self.lose_sent(wire, None);
         }
-        let at = match self.connections[wire].broken {
-            true => self.found_dead(),
-            false => (self.time + self.way(pair)).max(self.connections[wire].requests_until),
+        let at = if self.connections[wire].broken {
+            self.found_dead()
+        } else {
+            (self.time + self.way(pair)).max(self.connections[wire].requests_until)
         };
         let node = self.pairs[pair].node;
         self.connections[wire].hung_up = true;

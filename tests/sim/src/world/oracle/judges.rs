@@ -515,9 +515,10 @@ impl Inner {
         let until = holds_until(form, *end);
         let after = self.nodes[node].state.form(&request.keys.lock, seen.local);
         let same = after.is_some_and(|(after, end)| {
-            let kept = match holder.is_ours() {
-                true => after.holder(time) == Some(holder),
-                false => after == form,
+            let kept = if holder.is_ours() {
+                after.holder(time) == Some(holder)
+            } else {
+                after == form
             };
             let now = holds_until(after, end);
             kept && until <= now && now <= until + 2 * ROUNDED
@@ -568,9 +569,10 @@ impl Inner {
     /// Whose vote it is: of two servers of one node each may give what the other gave, as S1
     /// permits.
     fn vote_of(&self, node: usize, server: u64, request: &Request) -> (u64, u64) {
-        let server = match self.fails_over(node) {
-            true => 1 + node as u64,
-            false => server,
+        let server = if self.fails_over(node) {
+            1 + node as u64
+        } else {
+            server
         };
         (server, name_of(&request.value.0))
     }

@@ -256,9 +256,10 @@ impl Inner {
         for place in order {
             let node = own[place].node;
             // What it was asked again, in vain, changes nothing.
-            let said = match life.words.taken[place] {
-                true => Word::No,
-                false => life.words.said[place],
+            let said = if life.words.taken[place] {
+                Word::No
+            } else {
+                life.words.said[place]
             };
             let wrong = match said {
                 Word::Yes => return,

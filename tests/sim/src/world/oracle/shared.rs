@@ -32,9 +32,10 @@ pub(super) fn votes_on(
     if let Some(holder) = form.holder(time).filter(|_| !form.is_kept()) {
         return vec![(holder.clone(), holds_until(form, end))];
     }
-    match form.is_shared() {
-        true => readers_on(state, companions, now),
-        false => Vec::new(),
+    if form.is_shared() {
+        readers_on(state, companions, now)
+    } else {
+        Vec::new()
     }
 }
 

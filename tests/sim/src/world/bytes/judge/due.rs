@@ -239,10 +239,11 @@ impl Inner {
             return true;
         }
         let undoes = |later: &Sent| {
-            let same = match reserves {
-                true => later.request.waiter == request.waiter,
+            let same = if reserves {
+                later.request.waiter == request.waiter
+            } else {
                 // Its label may have changed.
-                false => later.request.value.identity() == request.value.identity(),
+                later.request.value.identity() == request.value.identity()
             };
             later.request.op == Op::Release && same
         };

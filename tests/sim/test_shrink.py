@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import bugs  # noqa: E402
 from mutants import ROOT, TARGET, cargo, remembered  # noqa: E402
 
 # One for each kind of oracle: time, what is on a node, leaks, waiting. The third is a scene's.
@@ -64,6 +65,7 @@ def refuses():
 
 
 def main():
+    bugs.copy()
     cargo("build", "--release", "-q", "--workspace", "--bin", "quorlock-sim", check=True)
     known = remembered()
     names = [f"{bug}={known[bug][0]}" for bug in BUGS]

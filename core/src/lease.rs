@@ -776,7 +776,7 @@ mod tests {
         let (hold, fence) = (first.hold().clone(), first.fence().unwrap());
         assert_eq!(
             hold.last_fence(),
-            fence + u64::from(crate::protocol::hold::IN_A_ROW)
+            fence + u64::from(crate::protocol::claim::IN_A_ROW)
         );
         assert!(hold.renews_fence() == hold.last_fence());
         assert!(wait(first.release()).unwrap());

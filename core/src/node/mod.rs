@@ -53,7 +53,7 @@ pub struct Request {
 
 /// A lock's keys on the nodes, and how they are kept: what all requests for it
 /// have in common.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys {
     /// The lock's own.
     pub lock: Arc<[u8]>,
@@ -75,7 +75,7 @@ pub struct Keys {
 }
 
 /// A lease of another client that is taken over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Adopted {
     /// Its value, whose vote is taken over.
     pub value: Value,
@@ -87,7 +87,7 @@ pub struct Adopted {
 /// Who has a lock in Redisson's layout. There the lock's key is a hash with one field, the
 /// owner's, which counts how often that has entered; whose tokens those counts are is kept in
 /// the key that is the [queue's](Companions::queue) of other locks. Nobody is queued.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
     /// The name of the field.
     pub name: Arc<[u8]>,
@@ -96,7 +96,7 @@ pub struct Field {
 }
 
 /// In which mode a lock is held, or asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// By one alone.
     #[default]
@@ -181,7 +181,7 @@ impl LockId {
 
 /// The keys that go with a lock's own, in one piece of memory: every lock that
 /// is held has them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Companions {
     /// That of the queue, and behind it that of the counter. No two locks have them alike.
     keys: LockId,
@@ -249,7 +249,7 @@ impl Companions {
 
 /// How a node keeps a line, in whole milliseconds. It has no settings of its
 /// own, so this goes with each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waits {
     /// How long the lock is kept for the waiter whose turn it is.
     pub reservation: Duration,
@@ -294,7 +294,7 @@ pub struct Hint {
 }
 
 /// The scripts of docs/reference/protocol.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Store the value for `ttl` if the key is free and it is the waiter's turn:
     /// the lock is reserved for it, or for nobody and no other is before it in
@@ -359,7 +359,7 @@ pub enum Op {
 }
 
 /// How a release leaves the lock on the node, where that still holds our value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Leaving {
     /// Free.
     #[default]
@@ -397,7 +397,7 @@ fn whole_millis(length: Duration) -> Duration {
 }
 
 /// Whether an extension stores a vote anew that is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repair {
     /// It does not.
     No,
@@ -434,7 +434,7 @@ impl Op {
 }
 
 /// What a node answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// Acquire: our value stands under the key.
     Granted {
@@ -523,7 +523,7 @@ pub const TOLD: usize = 2048;
 pub const SHARERS: usize = 16;
 
 /// What a node has of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// What stands under the lock's key.
     pub standing: Standing,
@@ -550,7 +550,7 @@ pub struct Seen {
 }
 
 /// What stands under a lock's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// Nothing that counts.
     Free,
@@ -567,7 +567,7 @@ pub enum Standing {
 }
 
 /// What a node says of a lock's line when it refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// How many wait before us; `None`: we do not stand there.
     pub place: Option<u32>,
@@ -578,7 +578,7 @@ pub struct Line {
 }
 
 /// Why a node gave no vote.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
     /// What kind of cause.
     pub kind: FaultKind,
@@ -621,7 +621,7 @@ impl Fault {
 }
 
 /// Causes for the lack of a vote, as far as the core treats them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// No reply before the deadline.
     Timeout,
@@ -642,7 +642,7 @@ pub enum FaultKind {
 }
 
 /// What goes with a request and comes back with its reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The node's place in the set.
     pub node: usize,
@@ -674,7 +674,7 @@ pub trait Sink: Send + Sync {
 }
 
 /// What a node's server says of itself, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Server {
     /// `None`: it has no bound, or does not tell.
     pub memory: Option<Memory>,
@@ -705,7 +705,7 @@ impl Server {
 }
 
 /// How much memory a server uses, and may, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Memory {
     /// What it uses.
     pub used: u64,

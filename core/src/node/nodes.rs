@@ -1,7 +1,7 @@
 //! The nodes of a set, by their places in it.
 
 /// Some nodes. A set has at most 32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Nodes(u32);
 
 impl Nodes {

@@ -7,7 +7,7 @@ use crate::token::Token;
 
 /// The value by which a lock is held: the token, a dot, and the label. `Debug` hides
 /// it, for it holds a token.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Value(pub Arc<[u8]>);
 
 impl Value {

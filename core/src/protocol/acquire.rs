@@ -10,7 +10,10 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown, within_wait};
 use crate::node::Mode;
-use crate::protocol::hold::{Hold, NoQuorum, Terms, look_for_slot};
+use crate::protocol::claim::Terms;
+use crate::protocol::claim::failure::NoQuorum;
+use crate::protocol::failed::Waited;
+use crate::protocol::hold::{Hold, look_for_slot};
 use crate::protocol::quorum::Kind;
 use crate::protocol::renewal::Watched;
 use crate::protocol::set::Set;
@@ -84,8 +87,7 @@ pub async fn acquire<T>(
             Ok(Acquired::Hold(hold))
         }
         Ended::Reentered(entered) => Ok(Acquired::Reentered(entered)),
-        Ended::Deadline(lost) => Err(lost.timed_out(set, name, limit)),
-        Ended::Misconfigured(lost) => Err(lost.set_up_wrong(set, name)),
+        Ended::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
     }
 }
 
@@ -128,11 +130,7 @@ async fn once<T>(
             None => break,
         }
     }
-    Err(if lost.misconfigured {
-        lost.set_up_wrong(set, name)
-    } else {
-        lost.refused(set, name)
-    })
+    Err(lost.to_error(set, name, Waited::Not))
 }
 
 /// What comes of it before then. Else it is dropped.
@@ -247,7 +245,7 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Pla
     // Whoever asked for us knows more, unless its nodes have yet to answer.
     let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
-        return said.timed_out(set, name, wait);
+        return said.to_error(set, name, Waited::For(wait));
     }
     let after = within_wait(wait);
     let message = format!(

@@ -14,8 +14,11 @@ use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::node::Nodes;
 use crate::protocol::acquire::Attempt;
-use crate::protocol::hold::{Hold, Means, NoQuorum, Terms};
-use crate::protocol::home::Heard;
+use crate::protocol::claim::failure::NoQuorum;
+use crate::protocol::claim::home::NodeState;
+use crate::protocol::claim::{Path, Terms};
+use crate::protocol::failed::Waited;
+use crate::protocol::hold::Hold;
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -43,7 +46,7 @@ pub(crate) async fn adopt(
     let mut attempt = Attempt(Some(Hold::new(set, terms, 1, None, None, now)));
     let hold = attempt.0.clone().expect("it is there");
     let all = Nodes::all(set.links.len());
-    hold.open(all, Nodes::NONE, Means::Script, now);
+    hold.open(all, Nodes::NONE, Path::Script, now);
     let (mut seen, mut again) = (0, deadline);
     loop {
         let told = progress(set, &hold, &mut seen, again).await;
@@ -51,25 +54,25 @@ pub(crate) async fn adopt(
             attempt.0 = None;
             return Ok(hold);
         }
-        let (heard, said, now) = (hold.heard(), hold.so_far(), set.clock.now());
+        let (states, said, now) = (hold.node_states(), hold.so_far(), set.clock.now());
         if now >= deadline {
             return Err(unanswered(set, name, &said));
         }
         if !told {
-            let missing = |i: &usize| heard[*i] != Heard::Granted;
-            let missing = (0..heard.len()).filter(missing).collect();
-            hold.open(missing, Nodes::NONE, Means::Script, now);
+            let missing = |i: &usize| states[*i] != NodeState::Granted;
+            let missing = (0..states.len()).filter(missing).collect();
+            hold.open(missing, Nodes::NONE, Path::Script, now);
             again = deadline;
             continue;
         }
-        let gone = heard
+        let gone = states
             .iter()
-            .filter(|heard| matches!(heard, Heard::Refused { .. }));
-        if gone.count() > heard.len() - quorum(heard.len()) {
+            .filter(|state| matches!(state, NodeState::Refused { .. }));
+        if gone.count() > states.len() - quorum(states.len()) {
             return Err(ended(name));
         }
         if said.misconfigured {
-            return Err(said.set_up_wrong(set, name));
+            return Err(said.to_error(set, name, Waited::Not));
         }
         if hold.is_answered() {
             again = again.min(now + PAUSE);

@@ -19,7 +19,7 @@ use crate::clock::Instant;
 use crate::protocol::quorum::{Vote, quorum};
 
 /// What one node has stored of the fence, in a round.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// Stored for our token; 0: it has no mark there.
     pub stored: u64,
@@ -36,7 +36,7 @@ pub struct Mark {
 
 impl Mark {
     /// The largest that the node has, or will have, for all that is known.
-    fn known(&self) -> u64 {
+    fn known(self) -> u64 {
         self.stored.max(self.found).max(self.asked)
     }
 
@@ -64,13 +64,16 @@ pub enum Fence {
 /// The verdict on the fence of a round that has a quorum of votes beyond
 /// `needed`, for a lock that counts fences, `block` of them at once. `median`:
 /// see [`candidate`]; 0 while too few clocks are known.
-pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, median: u64) -> Fence {
-    let quorum = quorum(votes.len());
+pub fn verdict(
+    nodes: impl ExactSizeIterator<Item = (Vote, Mark)> + Clone,
+    needed: Instant,
+    block: u32,
+    median: u64,
+) -> Fence {
+    let quorum = quorum(nodes.len());
     let good = || {
-        votes
-            .iter()
-            .zip(marks)
-            .filter_map(move |(vote, mark)| vote.lasts(needed).then_some(mark))
+        let nodes = nodes.clone();
+        nodes.filter_map(move |(vote, mark)| vote.lasts(needed).then_some(mark))
     };
     let storing = |fence: u64| good().filter(|m| m.stored == fence).count();
     if let Some(agreed) = good()
@@ -87,7 +90,7 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
     };
     // What is under way is not raised by answers that come meanwhile: else each round of
     // them would begin another.
-    let asked = |m: &Mark| {
+    let asked = |m: Mark| {
         if m.failed { 0 } else { m.asked }
     };
     let largest = good().map(|m| m.stored.max(beyond(m.found)).max(asked(m)));
@@ -99,14 +102,17 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
         largest = largest.max(median);
     }
     // A node stores what is written back only if all of the block is beyond what it has.
-    let takes = |m: &Mark| {
+    let takes = |m: Mark| {
         let settled = m.stored == largest || m.asked == largest || m.failed;
         settled || beyond(m.known()) <= largest
     };
     if !good().all(takes) {
         largest = beyond(good().map(Mark::known).max().unwrap_or(0));
     }
-    let open = votes.iter().filter(|v| **v == Vote::Awaited).count();
+    let open = nodes
+        .clone()
+        .filter(|(vote, _)| *vote == Vote::Awaited)
+        .count();
     let able = good().filter(|m| m.stored == largest || !m.failed).count();
     if able + open < quorum {
         Fence::Lost
@@ -146,7 +152,12 @@ mod tests {
 
     /// The verdict with a block of one, where the median is 100.
     fn verdict(votes: &[Vote], marks: &[Mark]) -> Fence {
-        super::verdict(votes, marks, NEEDED, 1, 100)
+        of_block(votes, marks, 1, 100)
+    }
+
+    fn of_block(votes: &[Vote], marks: &[Mark], block: u32, median: u64) -> Fence {
+        let nodes = votes.iter().copied().zip(marks.iter().copied());
+        super::verdict(nodes, NEEDED, block, median)
     }
 
     fn found(found: u64) -> Mark {
@@ -171,7 +182,7 @@ mod tests {
         };
         // The third was asked for a fence that the second may take; the fourth voted late.
         let marks = [mark(30, 47), mark(15, 47), mark(7, 47), mark(9, 0)];
-        let verdict = |marks: &[Mark]| super::verdict(&[GOOD; 4], marks, NEEDED, 17, 100);
+        let verdict = |marks: &[Mark]| of_block(&[GOOD; 4], marks, 17, 100);
         assert_eq!(verdict(&marks), Fence::WriteBack(47));
         // One of them has more by now: all are asked for what is beyond that.
         let more = Mark {
@@ -194,7 +205,7 @@ mod tests {
             ([found(130), found(0), found(130)], 17, 147),
             ([found(90), found(0), found(0)], 17, 107),
         ] {
-            let verdict = super::verdict(&[GOOD; 3], &marks, NEEDED, block, 100);
+            let verdict = of_block(&[GOOD; 3], &marks, block, 100);
             assert_eq!(verdict, Fence::WriteBack(written), "{marks:?}");
         }
         let mut mixed = marks(&[120, 0, 40]);
@@ -208,7 +219,7 @@ mod tests {
 
     #[test]
     fn without_a_quorum_of_clocks_only_marks_make_a_fence() {
-        let verdict = |marks: &[Mark]| super::verdict(&[GOOD; 3], marks, NEEDED, 1, 0);
+        let verdict = |marks: &[Mark]| of_block(&[GOOD; 3], marks, 1, 0);
         assert_eq!(verdict(&[found(7); 3]), Fence::Lost);
         assert_eq!(verdict(&marks(&[7, 7, 0])), Fence::Agreed(7));
         assert_eq!(verdict(&marks(&[7, 9, 8])), Fence::WriteBack(9));
@@ -225,7 +236,7 @@ mod tests {
         assert_eq!(verdict(&[GOOD; 3], &marks), Fence::WriteBack(12));
         marks[1].asked = 14;
         assert_eq!(verdict(&[GOOD; 3], &marks), Fence::WriteBack(14));
-        let in_blocks = super::verdict(&[GOOD; 3], &super::tests::marks(&[7, 9, 8]), NEEDED, 17, 0);
+        let in_blocks = of_block(&[GOOD; 3], &super::tests::marks(&[7, 9, 8]), 17, 0);
         assert_eq!(in_blocks, Fence::WriteBack(26));
         marks[1].failed = true;
         marks[2].failed = true;
@@ -285,7 +296,7 @@ mod tests {
             let good = |i: &usize| votes[*i] == GOOD;
             let all = || (0..nodes.len()).filter(good);
             let unmarked = all().any(|i| marks[i].stored == 0);
-            match super::verdict(&votes, &marks, NEEDED, block, median) {
+            match of_block(&votes, &marks, block, median) {
                 Fence::Agreed(f) => {
                     prop_assert!(f > 0);
                     prop_assert!(2 * all().filter(|i| marks[*i].stored == f).count() > nodes.len());

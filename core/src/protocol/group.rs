@@ -29,7 +29,7 @@ const OTHER: &str = "other";
 static NAMES: [OnceBox<Arc<str>>; NAMED] = [const { OnceBox::new() }; NAMED];
 
 /// One of them. The default has no name, and is of those who want a lock for themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Group(u8);
 
 const _: () = assert!(GROUPS <= u8::MAX as usize + 1);

@@ -1,216 +1,378 @@
-//! One token on all nodes: the round that wins it, the votes that keep it, the
-//! undo that ends it.
+//! The shell of a claim: it locks the [claim](crate::protocol::claim), has it take a step, and
+//! performs what that returns.
 //!
-//! A [`Hold`] is one token's life. It begins as an attempt; if a quorum votes
-//! for it, it is a lease; in the end it is dead, and its release is on the way
-//! to every node that may know it. It takes the nodes' replies where they
-//! arrive and wakes its waiter once.
+//! All that happens to a token goes through [`act`](Hold::act). Effects are performed with the claim
+//! unlocked, for a link may answer at once: performing may take the next step. So the effects of two
+//! threads may be performed in either order. Three things keep that right:
+//!
+//! - A request that is written after its token has died was not wanted, which the link asks at that
+//!   moment: see [`Sink::wanted`].
+//! - A release is made from what the claim has counted when it died, and the claim counts a request
+//!   before that is sent.
+//! - What is read without the lock, the end and the fence of the lease, is written with the claim
+//!   locked.
 
-mod ask;
-mod at_home;
-mod downgrade;
-mod drain;
-mod export;
 mod extension;
-mod keep;
-mod loss;
-mod no_quorum;
-mod pass;
-mod progress;
+#[cfg(all(test, quorlock_loom))]
+mod loom_tests;
+mod queries;
 mod release;
 mod slot;
-mod steps;
-mod votes;
-mod write_back;
+#[cfg(test)]
+mod tests;
+mod view;
+mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::{Context, Poll};
-use std::time::Duration;
-
-use once_cell::race::OnceBox;
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::clock::Instant;
-use crate::mutex::lock;
-use crate::node::{FaultKind, Keys, Op, Reply, Sink, Ticket, Value, Waiter};
+use crate::event::event;
+use crate::node::{FaultKind, Leaving, Nodes, Op, Reply, Request, Sink, Ticket, Value, Waiter};
 use crate::owner::Bound;
-use crate::protocol::asked::Asked;
+use crate::protocol::claim::effects::{Asks, Effects, Over, Wake, Warnings};
+use crate::protocol::claim::{Beginning, Claim, Event, Phase, Terms};
 use crate::protocol::counters::count;
-use crate::protocol::fence::{self, Fence};
-use crate::protocol::group::Group;
-use crate::protocol::home::Word;
 use crate::protocol::loss::LossReason;
-use crate::protocol::quorum::{self, Kind, Verdict, Vote};
-use crate::protocol::set::Set;
-use crate::protocol::timing::Timing;
+use crate::protocol::set::{Outgoing, Set};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::token::Token;
 use crate::wakers::{Wakers, Watchers};
 
-pub(crate) use ask::Means;
 pub use extension::Extended;
-pub use loss::Watch;
-pub use no_quorum::NoQuorum;
-pub(crate) use pass::IN_A_ROW;
 pub(crate) use release::Release;
 pub(crate) use slot::look_for_slot;
+pub use watch::Watch;
 
-use votes::{Phase, Rules, Votes};
-
-/// What a lock asks for with one token.
-#[derive(Clone, Debug)]
-pub struct Terms {
-    /// Which lock.
-    pub keys: Arc<Keys>,
-    /// The label that goes with the token; empty for none.
-    pub label: Arc<String>,
-    /// Times that follow from the ttl.
-    pub timing: Timing,
-    /// Bound on the difference of clock rates.
-    pub drift: f64,
-    /// What another request for the lock is compared with.
-    pub asked: Asked,
-    /// The thread that the lease is bound to.
-    pub bound: Option<Arc<Bound>>,
-    /// By which metrics tell it from others.
-    pub group: Group,
-}
-
-/// One token's life. See the [module documentation](self).
+/// One token's life, shared by those that ask, hold and watch. See the
+/// [module documentation](self).
 pub struct Hold {
     /// Itself, to be the sink of what it sends.
     me: Weak<Hold>,
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
-    /// The keys that it is asked for by, where those are not its terms': of the slot that it
-    /// is to have, or has; and since the lease is [shared](Hold::share) that was not.
-    own_keys: OnceLock<Arc<Keys>>,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
-    /// The token, and behind it the label that it was drawn with, if there is one.
-    value: Value,
-    /// The same with the label of a lease that it was passed on to, once that had another, and since
-    /// when. Few have it, and many wait.
-    relabelled: OnceBox<Mutex<(Value, Instant)>>,
-    /// Who waits, if the attempt may.
+    /// What its token was drawn as.
+    drawn: Value,
+    /// The waiter that asks, if the attempt may wait.
     waiter: Option<Waiter>,
-    /// The first request of the attempt was sent after this moment.
-    begun: AtomicU64,
-    renew_every: Duration,
-    /// When the present lease was handed to its user; `NEVER` before.
-    handed_over: AtomicU64,
-    /// The lease's end while it is valid; `NEVER` before and after. Written
-    /// under `state`, read without it.
+    /// The [lease's end](Claim::end) as of the last step, read without the lock.
     end: AtomicU64,
-    fences: Fences,
-    told: Told,
+    /// Its [fence](Claim::fence), likewise.
+    fence: AtomicU64,
+    listeners: Listeners,
     state: Mutex<State>,
 }
 
-/// What a hold knows, under its lock.
+/// The claim, and the tasks and callbacks that wait for it.
 struct State {
-    /// The [candidate](Set::candidate) that is the time in the token, until one is proposed.
-    drawn: u64,
-    phase: Phase,
-    votes: Votes,
-    round: Round,
-    /// Why the lease was lost, if it was.
-    loss: Option<LossReason>,
-    /// It was told that `max_hold` is near.
-    warned: bool,
-    /// A node has said that the token was forced out.
-    banned: bool,
-    lease: LeaseState,
-}
-
-/// The round that is to win the token.
-#[derive(Default)]
-struct Round {
-    /// Counts what whoever waits is woken for.
-    progress: u64,
-    /// See [`propose`](Hold::propose).
-    candidate: u64,
-    /// A quorum has voted, and the home is waited for until then.
-    home_due: Option<Instant>,
-    /// That alone keeps the round from being won.
-    awaits_home: bool,
-    /// The home that has refused plain commands, and is asked again by script.
-    taken: Option<usize>,
-    /// Which slot the home has chosen.
-    chosen: Option<u32>,
-    /// Who waits for the verdict.
-    wakers: Wakers,
-}
-
-/// The present one of the leases that the token is passed through.
-struct LeaseState {
-    /// How often the token was passed on.
-    passed: u32,
-    /// By which metrics tell it from others.
-    group: Group,
-    /// When it was won.
-    since: Instant,
-    /// The thread that it is bound to; nothing once it has been told that this has ended.
+    claim: Claim,
+    /// The thread that the lease is bound to; none once its end was warned of.
     bound: Option<Arc<Bound>>,
-    /// Who waits for the loss.
+    /// Those that wait for the verdict of the round.
+    round: Wakers,
+    /// Those that wait for the loss of the lease.
     watchers: Watchers,
     callbacks: Vec<Callback>,
 }
 
-/// The fences of the token's leases.
-struct Fences {
-    /// How many the acquire takes, for leases that follow on this token.
-    block: u32,
-    /// The present lease's, once it is won; 0 without fences.
-    present: AtomicU64,
-    /// The last of the block.
-    last: AtomicU64,
-}
+type Callback = Box<dyn FnOnce(LossReason) + Send>;
+type OnOver = dyn Fn() + Send + Sync;
 
-/// Who is told of the lease; called with the state not locked.
+/// What is called when the lease changes, with the claim unlocked.
 #[derive(Default)]
-struct Told {
-    /// It is to be looked at by then: its end has come nearer, or its label has changed.
+struct Listeners {
+    /// The lease is to be looked at by then.
     earlier_look: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
-    /// It is over.
+    /// The token is dead that was won.
     over: OnceLock<Box<OnOver>>,
 }
 
-type OnOver = dyn Fn() + Send + Sync;
-type Callback = Box<dyn FnOnce(LossReason) + Send>;
+/// What a step has awakened, to be woken with the claim unlocked.
+#[derive(Default)]
+struct Awakened {
+    round: Wakers,
+    watchers: Wakers,
+    callbacks: Vec<Callback>,
+}
+
+/// What comes of an event for its caller.
+struct Outcome {
+    /// See [`Effects::done`].
+    done: bool,
+    /// See [`Effects::look_again`].
+    look_again: Option<Instant>,
+    /// The answers to come of what was released, if anything was.
+    release: Option<Arc<Release>>,
+}
+
+/// An event, with what the claim does not know of it.
+struct Act<'a> {
+    event: Event<'a>,
+    /// What takes the replies; the hold itself without it.
+    sink: Option<&'a Arc<dyn Sink>>,
+    /// To which thread the lease is bound that [follows](Event::PassesOn).
+    bound: Option<&'a Arc<Bound>>,
+}
+
+impl<'a> From<Event<'a>> for Act<'a> {
+    fn from(event: Event<'a>) -> Act<'a> {
+        Act {
+            event,
+            sink: None,
+            bound: None,
+        }
+    }
+}
 
 impl Hold {
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    /// Draws a token and asks all nodes for their votes, once: the round that
+    /// this is decides. `block`: how many fences are asked for; one, and one
+    /// for each lease that may follow on the same token. `slot`: which one of a
+    /// semaphore; any without.
+    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<Hold> {
+        let now = set.clock.now();
+        let hold = Hold::new(set, terms, block, None, None, now);
+        match slot {
+            Some(slot) => _ = hold.take_slot(slot),
+            None => hold.take_any_slot(),
+        }
+        let path = hold.cheapest_path(now);
+        hold.open(Nodes::all(set.links.len()), Nodes::NONE, path, now);
+        hold
     }
 
-    /// The lease's fence; 0 without fences, and before it is won.
-    pub fn fence(&self) -> u64 {
-        self.fences.present.load(Ordering::Acquire)
+    /// Draws a token for `waiter`, whose attempt may take many requests: what
+    /// the nodes say is told as [progress](Hold::poll_progress), and the
+    /// attempt lasts until it is given up. `queued`: the node in whose queue
+    /// the waiter stands already, or may.
+    pub(crate) fn new(
+        set: &Arc<Set>,
+        terms: &Terms,
+        block: u32,
+        waiter: Option<Waiter>,
+        queued: Option<usize>,
+        now: Instant,
+    ) -> Arc<Hold> {
+        let counts = terms.keys.fence_ttl.is_some();
+        // The time in the token is what is proposed, so that a reader of the token knows the fence of
+        // a lease that was won by plain commands.
+        let drawn = if counts {
+            set.candidate(set.median(now))
+        } else {
+            0
+        };
+        let (token, jitter) = Token::with_jitter(&*set.rng, drawn);
+        // The dot tells our tokens from those of others, which may be of as many digits.
+        let value = [token.as_str().as_bytes(), b".", terms.label.as_bytes()].concat();
+        let value = Value(value.into());
+        let beginning = Beginning {
+            value: value.clone(),
+            drawn,
+            block,
+            waits: waiter.is_some(),
+            queued,
+            // Up to a fifth of jitter keeps leases that were won together apart.
+            renew_every: terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter),
+            nodes: set.links.len(),
+        };
+        let bound = terms.bound.clone();
+        let claim = Claim::new(beginning, now, &view::View::of(set, terms, &bound));
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Arc::new_cyclic(|me| Hold {
+            me: me.clone(),
+            set: set.clone(),
+            terms: terms.clone(),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            drawn: value,
+            waiter,
+            end: AtomicU64::new(Instant::NEVER.0),
+            fence: AtomicU64::new(0),
+            listeners: Listeners::default(),
+            state: Mutex::new(State {
+                claim,
+                bound,
+                round: Wakers::default(),
+                watchers: Watchers::default(),
+                callbacks: Vec::new(),
+            }),
+        })
     }
 
-    /// The verdict of the round: won, or how it was lost. A lost token is dead
-    /// and its undo sent; why it was lost may take answers that are still to
-    /// come, each within its deadline.
-    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), NoQuorum>> {
+    /// Has the claim take one step, and performs what follows.
+    fn act<'a>(&self, act: impl Into<Act<'a>>, now: Instant) -> Outcome {
+        let Act { event, sink, bound } = act.into();
         let mut state = self.state();
-        match state.phase {
-            Phase::Asking => state.round.wakers.park(cx),
-            Phase::Held => Poll::Ready(Ok(())),
-            // A lease may be lost before its winner looks: it was won.
-            Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
-            Phase::Dead => {
-                let lost = state.no_quorum(&self.set, &self.terms.keys.lock);
-                match lost.kind() {
-                    Kind::Undecided if !lost.misconfigured => state.round.wakers.park(cx),
-                    _ => Poll::Ready(Err(lost)),
-                }
+        let State {
+            claim, bound: of, ..
+        } = &mut *state;
+        let effects = claim.step(event, now, &view::View::of(&self.set, &self.terms, of));
+        self.end.store(claim.end().0, Ordering::Release);
+        self.fence.store(claim.fence(), Ordering::Release);
+        let awakened = state.awakened(&effects, bound);
+        drop(state);
+        self.perform(effects, awakened, sink, now)
+    }
+
+    fn perform(
+        &self,
+        effects: Effects,
+        awakened: Awakened,
+        sink: Option<&Arc<dyn Sink>>,
+        now: Instant,
+    ) -> Outcome {
+        self.count(&effects);
+        self.warn(effects.warnings);
+        if let Some(node) = effects.homes.prompt {
+            self.set.was_prompt(node, &self.terms.keys.lock);
+        }
+        if let Some(home) = effects.homes.in_vain {
+            self.set.waited_in_vain(home, &self.terms.keys.lock);
+        }
+        let (at_once, at_last) = match effects.wake {
+            Some(Wake::BeforeSending) => (awakened.round, Wakers::default()),
+            _ => (Wakers::default(), awakened.round),
+        };
+        at_once.wake();
+        awakened.watchers.wake();
+        if let Some(reason) = effects.over.and_then(|over| over.lost) {
+            for callback in awakened.callbacks {
+                callback(reason);
+            }
+        }
+        if let Some(at) = effects.look_by
+            && let Some(look) = self.listeners.earlier_look.get()
+        {
+            look(at);
+        }
+        if let Some(asks) = effects.asks {
+            self.send(asks, sink, now);
+        }
+        let release = effects.release.map(|plan| self.send_release(plan, now));
+        if let Some(plan) = effects.release_adopted {
+            self.send_release(plan, now);
+        }
+        at_last.wake();
+        if effects.over.is_some()
+            && let Some(over) = self.listeners.over.get()
+        {
+            over();
+        }
+        Outcome {
+            done: effects.done,
+            look_again: effects.look_again,
+            release,
+        }
+    }
+
+    fn count(&self, effects: &Effects) {
+        let (counts, counters) = (&effects.counts, &self.set.counters);
+        for (counted, counter) in [
+            (counts.acquired, &counters.acquired),
+            (counts.attempt_lost, &counters.attempts_lost),
+            (counts.renewed, &counters.renewals),
+            (counts.repaired, &counters.repairs),
+            (counts.awaited_timeout, &counters.timeouts_awaited),
+        ] {
+            if counted {
+                count(counter);
+            }
+        }
+        for _ in 0..counts.write_backs {
+            count(&counters.write_backs);
+        }
+        if let Some((group, held_for)) = effects.passed_on {
+            count(&counters.released);
+            counters.measures.released(group, held_for);
+            count(&counters.acquired);
+            count(&counters.passed_on);
+        }
+        match effects.over {
+            None => {}
+            Some(Over {
+                lost: None,
+                group,
+                held_for,
+            }) => {
+                count(&counters.released);
+                counters.measures.released(group, held_for);
+            }
+            Some(Over {
+                lost: Some(reason),
+                group,
+                held_for,
+            }) => {
+                count(&counters.lost);
+                counters.measures.lost(group, held_for, reason);
+                self.warn_of_loss(reason);
             }
         }
     }
 
-    /// What the nodes have said so far, for a round that is given up, or was.
-    pub(crate) fn so_far(&self) -> NoQuorum {
-        self.state().no_quorum(&self.set, &self.terms.keys.lock)
+    fn warn_of_loss(&self, reason: LossReason) {
+        if reason == LossReason::Closed {
+            // The user closed the client, and it may hold thousands of leases.
+            return;
+        }
+        (self.set.warn)(event!(
+            "lease_lost",
+            "the lease of the lock `{lock}` is lost: {reason}",
+            lock = self.set.lock_of(&self.terms.keys.lock),
+            reason = reason.as_str(),
+        ));
+    }
+
+    fn warn(&self, warnings: Warnings) {
+        if warnings.near_max_hold {
+            let max_hold = self.terms.asked.max_hold.unwrap_or_default();
+            (self.set.warn)(event!(
+                "max_hold_near",
+                "the lock `{lock}` has been held for 80 % of max_hold ({max_hold}): it will be lost at \
+                 the end of it",
+                lock = self.set.lock_of(&self.terms.keys.lock),
+                max_hold = format!("{max_hold:?}"),
+            ));
+        }
+        if warnings.thread_ended {
+            (self.set.warn)(event!(
+                "thread_ended",
+                "the thread that acquired the lock `{lock}` has ended, and its lease is still kept: it \
+                 is renewed until it is released",
+                lock = self.set.lock_of(&self.terms.keys.lock),
+            ));
+        }
+    }
+
+    fn send(&self, asks: Asks, sink: Option<&Arc<dyn Sink>>, now: Instant) {
+        let sink = match sink {
+            Some(sink) => sink.clone(),
+            None => match self.me.upgrade() {
+                Some(hold) => hold,
+                None => return,
+            },
+        };
+        let Asks { keys, value, nodes } = &asks;
+        let outgoing = nodes.iter().map(|ask| Outgoing {
+            request: Request {
+                op: ask.op,
+                native: ask.native,
+                keys: keys.clone(),
+                value: value.clone(),
+                waiter: self.waiter.clone(),
+                leaving: Leaving::Free,
+                not_after: ask.not_after,
+            },
+            ticket: Ticket {
+                node: ask.node,
+                sent: now,
+                deadline: ask.deadline,
+                op: ask.op,
+                server: ask.server,
+            },
+            give_up: ask.deadline,
+        });
+        self.set.send(outgoing, &sink);
     }
 
     /// Takes a reply to anything but a release into account.
@@ -230,69 +392,7 @@ impl Hold {
         if matches!(reply, Reply::Refused { .. } | Reply::Taken) {
             self.set.contention.note(&self.terms.keys.lock, now);
         }
-        let mut state = self.state();
-        self.note_promptness(&state, ticket, reply, now);
-        let before = self.end();
-        self.settle_steps(&mut state);
-        // A lease that has ended stays ended, even if this reply would have
-        // saved it a moment ago.
-        if self.end_if_over(&mut state, now) {
-            return self.publish(state);
-        }
-        let phase = state.phase;
-        // An answer to a round that is over says yet why it was not won.
-        if phase == Phase::Dead && !state.votes.is_awaited(&ticket) {
-            return;
-        }
-        let again = state.votes.apply(ticket, reply, now, phase, &self.rules());
-        let unlabelled = self.had_another_label(ticket.sent);
-        if matches!(ticket.op, Op::Extend { .. }) && unlabelled {
-            state.votes.nodes[ticket.node].requests.renew_at = now;
-        }
-        if again {
-            drop(state);
-            if let Some(hold) = self.me.upgrade() {
-                let sink: Arc<dyn Sink> = hold;
-                self.send([(ticket.node, ticket.op)], now, &sink);
-            }
-            return;
-        }
-        if self.is_undecided() {
-            return self.take_choice(state, reply);
-        }
-        state.banned |= *reply == Reply::Banned;
-        if let Reply::Extended { repaired } = reply {
-            count(&self.set.counters.renewals);
-            if *repaired {
-                count(&self.set.counters.repairs);
-            }
-        }
-        match phase {
-            Phase::Asking => {
-                if *reply == Reply::Taken {
-                    drop(state);
-                    if self.asks_home_again(ticket.node) {
-                        return;
-                    }
-                    state = self.state();
-                    if state.phase != Phase::Asking {
-                        return;
-                    }
-                }
-                if matches!(reply, Reply::Failed(_) | Reply::Late) {
-                    state.refusal_stands(ticket.node);
-                }
-                self.note_awaited_timeout(&state, now, reply, ticket.node);
-                let told = state.count_progress(reply);
-                self.decide(state, now, told);
-            }
-            Phase::Held => self.measure(state, now, before),
-            Phase::Dead => {
-                let wakers = state.round.wakers.take();
-                drop(state);
-                wakers.wake();
-            }
-        }
+        self.act(Event::Replied { ticket, reply }, now);
     }
 
     /// Notes what a reply tells of its node, whatever becomes of the token.
@@ -323,150 +423,34 @@ impl Hold {
         }
     }
 
-    /// Finds out until when the lease lasts, after one more reply; `before` it
-    /// lasted until then.
-    fn measure(&self, mut state: MutexGuard<'_, State>, now: Instant, before: Instant) {
-        let end = self.end_of(&state);
-        self.end.store(end.0, Ordering::Release);
-        if now >= end {
-            let reason = if state.banned {
-                LossReason::Forced
-            } else {
-                LossReason::Refused
-            };
-            self.lose(&mut state, reason);
-            return self.publish(state);
-        }
-        let traces = state.votes.left_behind();
-        drop(state);
-        self.tell_earlier_end(before);
-        if !traces.is_empty() {
-            self.undo(&traces);
-        }
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
+}
 
-    /// Counts a timeout without which the round would be open yet.
-    fn note_awaited_timeout(&self, state: &State, now: Instant, reply: &Reply, node: usize) {
-        if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
-            let needed = now + self.terms.timing.min_validity;
-            let mut before = state.votes.cast.clone();
-            before[node] = Vote::Awaited;
-            if quorum::verdict(&state.votes.cast, needed) == Verdict::Lost
-                && quorum::verdict(&before, needed) != Verdict::Lost
-            {
-                count(&self.set.counters.timeouts_awaited);
+impl State {
+    /// Takes out what the effects awaken. `bound`: to which thread a lease is bound that follows.
+    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> Awakened {
+        let mut awakened = Awakened::default();
+        if effects.wake.is_some() {
+            awakened.round = self.round.take();
+        }
+        let is_lost = effects.over.is_some_and(|over| over.lost.is_some());
+        // The watchers of a lease that was passed on have released it: they are not woken.
+        if is_lost || effects.passed_on.is_some() {
+            let watchers = self.watchers.take();
+            if is_lost {
+                awakened.watchers = watchers;
             }
+            awakened.callbacks = std::mem::take(&mut self.callbacks);
         }
-    }
-
-    /// The verdict of the round, after one more reply, or when the home has been waited
-    /// for long enough. `told`: whoever waits is to know, if it is still open.
-    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, told: bool) {
-        let least = self.terms.timing.min_validity;
-        let needed = now + least;
-        let verdict = quorum::verdict(&state.votes.cast, needed);
-        state.round.awaits_home = false;
-        let home = match verdict {
-            Verdict::Won => self.word_of_home(&mut state, now),
-            Verdict::Open | Verdict::Lost => Word::Yes,
-        };
-        let fence = match verdict {
-            Verdict::Open if !self.is_patient() => return,
-            Verdict::Open | Verdict::Lost => None,
-            // A queue may stand there.
-            Verdict::Won if home == Word::No => None,
-            // Votes of a request sent late outlast what `max_hold` leaves.
-            Verdict::Won if (needed > self.last_end()) => None,
-            Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
-            Verdict::Won => {
-                let median = self.propose(&mut state, Means::Script, now);
-                let Votes { cast, marks, .. } = &state.votes;
-                match fence::verdict(cast, marks, needed, self.fences.block, median) {
-                    Fence::Agreed(fence) => Some(fence),
-                    // Whoever stores a larger one has it written back again; the
-                    // end of the attempt bounds how often.
-                    Fence::WriteBack(fence) if now < self.attempt_ends() => {
-                        return self.write_back(state, fence, now, needed);
-                    }
-                    Fence::WriteBack(_) | Fence::Lost => None,
-                }
-            }
-        };
-        match fence {
-            // Whoever waits sets a timer.
-            Some(_) if matches!(home, Word::Awaited(_)) => {
-                state.round.awaits_home = true;
-                state.round.progress += 1;
-                let wakers = state.round.wakers.take();
-                drop(state);
-                wakers.wake();
-                return;
-            }
-            Some(fence) => self.win(&mut state, fence, now),
-            // Whoever waits decides how it goes on.
-            None if self.is_patient() => {
-                if told {
-                    let wakers = state.round.wakers.take();
-                    drop(state);
-                    wakers.wake();
-                }
-                return;
-            }
-            None => {
-                state.phase = Phase::Dead;
-                count(&self.set.counters.attempts_lost);
-            }
+        if effects.passed_on.is_some() {
+            self.bound = bound.cloned();
         }
-        let wakers = state.round.wakers.take();
-        let traces = match state.phase {
-            Phase::Dead => state.votes.traces(None),
-            _ => state.votes.left_behind(),
-        };
-        drop(state);
-        if !traces.is_empty() {
-            self.undo(&traces);
+        if effects.warnings.thread_ended {
+            self.bound = None;
         }
-        wakers.wake();
-    }
-
-    /// Whether whoever waits decides how an attempt goes on that is not won.
-    fn is_patient(&self) -> bool {
-        self.waiter.is_some() || self.terms.keys.adopts.is_some()
-    }
-
-    /// A quorum has voted for the token, and stores its fence.
-    fn win(&self, state: &mut State, fence: u64, now: Instant) {
-        state.phase = Phase::Held;
-        state.lease.since = now;
-        self.fences.last.store(fence, Ordering::Release);
-        let first = fence.saturating_sub(u64::from(self.fences.block - 1));
-        self.fences.present.store(first, Ordering::Release);
-        self.end.store(self.end_of(state).0, Ordering::Release);
-        count(&self.set.counters.acquired);
-    }
-
-    /// The token: 40 hex digits.
-    pub fn token(&self) -> &str {
-        let token = &self.value.0[..Token::LEN];
-        std::str::from_utf8(token).expect("hex digits are ASCII")
-    }
-
-    fn rules(&self) -> Rules {
-        Rules {
-            timing: self.terms.timing,
-            drift: self.terms.drift,
-            renew_every: self.renew_every,
-        }
-    }
-
-    /// The key under which its votes stand: of a semaphore that of its slot.
-    pub fn lock_key(&self) -> &[u8] {
-        &self.keys().lock
-    }
-
-    /// What its lock asked for.
-    pub fn terms(&self) -> &Terms {
-        &self.terms
+        awakened
     }
 }
 
@@ -476,7 +460,7 @@ impl Sink for Hold {
     }
 
     fn wanted(&self) -> bool {
-        self.state().phase != Phase::Dead
+        self.state().claim.phase() != Phase::Dead
     }
 }
 

@@ -5,13 +5,13 @@
 
 use crate::clock::Instant;
 
-/// The smallest number of `n` nodes that any two majorities share a node of.
+/// The majority size of `n` nodes: any two majorities share a node.
 pub fn quorum(n: usize) -> usize {
     n / 2 + 1
 }
 
 /// What one node has said in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// Not asked, as yet.
     Unasked,
@@ -50,17 +50,17 @@ pub enum Verdict {
 /// The verdict on `votes`, where a vote counts only if it lasts beyond
 /// `needed`. Decided as early as possible in both directions, for even and
 /// odd numbers of nodes.
-pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
+pub fn verdict(votes: impl ExactSizeIterator<Item = Vote> + Clone, needed: Instant) -> Verdict {
     let quorum = quorum(votes.len());
     let won = votes
-        .iter()
+        .clone()
         .filter(|v| match v {
             Vote::Granted(_) => v.lasts(needed),
             Vote::Refused | Vote::Failed | Vote::Awaited | Vote::Unasked => false,
         })
         .count();
     let open = votes
-        .iter()
+        .clone()
         .filter(|v| matches!(v, Vote::Awaited | Vote::Unasked))
         .count();
     if won >= quorum {
@@ -125,13 +125,12 @@ fn is_held(votes: &[Vote], awaited_refuse: bool) -> bool {
 
 /// The end of a lease whose votes end at `ends`: the quorum-th largest. Until
 /// then at least a quorum of nodes holds our token for certain.
-pub fn lease_end(ends: &[Instant]) -> Instant {
+pub fn lease_end(ends: impl ExactSizeIterator<Item = Instant> + Clone) -> Instant {
     // Counted instead of sorted: sets are small, and this runs at every reply.
     let quorum = quorum(ends.len());
-    let at_least = |end: Instant| ends.iter().filter(|e| **e >= end).count();
+    let at_least = |end: Instant| ends.clone().filter(|e| *e >= end).count();
     let rank = quorum;
-    ends.iter()
-        .copied()
+    ends.clone()
         .filter(|end| at_least(*end) >= rank)
         .max()
         .unwrap_or(Instant::NEVER)
@@ -143,6 +142,10 @@ mod tests {
     use proptest::prelude::*;
 
     const NEEDED: Instant = Instant(100);
+
+    fn verdict(votes: &[Vote]) -> Verdict {
+        super::verdict(votes.iter().copied(), NEEDED)
+    }
 
     fn votes() -> impl Strategy<Value = Vec<Vote>> {
         let vote = prop_oneof![
@@ -202,8 +205,8 @@ mod tests {
     #[test]
     fn a_tie_of_four_is_decided_at_once() {
         let (g, r) = (Vote::Granted(Instant(150)), Vote::Refused);
-        assert_eq!(verdict(&[g, r, g, r], NEEDED), Verdict::Lost);
-        assert_eq!(verdict(&[Vote::Awaited, r, g, r], NEEDED), Verdict::Lost);
+        assert_eq!(verdict(&[g, r, g, r]), Verdict::Lost);
+        assert_eq!(verdict(&[Vote::Awaited, r, g, r]), Verdict::Lost);
     }
 
     #[test]
@@ -271,7 +274,7 @@ mod tests {
             } else {
                 Verdict::Lost
             };
-            prop_assert_eq!(verdict(&votes, NEEDED), expected);
+            prop_assert_eq!(verdict(&votes), expected);
         }
 
         /// A kind is told as early as can be, and stays.
@@ -291,7 +294,7 @@ mod tests {
         fn a_lease_ends_when_fewer_than_a_quorum_of_votes_are_left(
             ends in proptest::collection::vec(0u64..50, 1..=9)
         ) {
-            let end = lease_end(&ends.iter().map(|e| Instant(*e)).collect::<Vec<_>>()).0;
+            let end = lease_end(ends.iter().map(|e| Instant(*e))).0;
             let alive = |t: u64| ends.iter().filter(|e| **e > t).count();
             prop_assert!(end == 0 || 2 * alive(end - 1) > ends.len(), "a quorum lives just before");
             prop_assert!(2 * alive(end) <= ends.len(), "and none at the end");

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Hold, NoQuorum};
+use super::{Act, Hold};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
 use crate::node::{Reply, Sink, Ticket};
+use crate::protocol::claim::Event;
+use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::quorum::{self, Verdict, Vote};
 use crate::wakers::Wakers;
 
@@ -38,26 +40,18 @@ impl Hold {
 
     async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
         let now = self.set.clock.now();
-        if !self.is_held() {
-            return Extended::Lost;
-        }
         let round = Arc::new(Extension {
             hold: self.clone(),
             state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
         });
         let sink: Arc<dyn Sink> = round.clone();
-        {
-            let mut state = self.state();
-            if state.is_passed(lease) {
-                return Extended::Lost;
-            }
-            for node in &mut state.votes.nodes {
-                node.requests.reached += 1;
-            }
+        let act = Act {
+            sink: Some(&sink),
+            ..Event::Extends { lease, ttl }.into()
+        };
+        if !self.act(act, now).done {
+            return Extended::Lost;
         }
-        let op = self.renewal(ttl);
-        let all = 0..self.set.links.len();
-        self.send(all.map(|node| (node, op)), now, &sink);
         // A vote may have been confirmed and be worth less than that by now: its
         // node's clock has stepped, or a late reply to an earlier request denied
         // it. Then the others have to make up for it.
@@ -66,7 +60,7 @@ impl Hold {
         poll_fn(|cx| {
             let mut state = lock(&round.state);
             let awaited = state.0.contains(&Vote::Awaited);
-            match quorum::verdict(&state.0, now) {
+            match quorum::verdict(state.0.iter().copied(), now) {
                 Verdict::Open => state.1.park(cx),
                 Verdict::Won if self.end() >= least => Poll::Ready(true),
                 Verdict::Won if awaited => state.1.park(cx),

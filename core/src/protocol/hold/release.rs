@@ -1,5 +1,4 @@
-//! The end of a token: what it may have left on the nodes, and the releases
-//! that take it away.
+//! The releases of a token on their way, and what the nodes answer.
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
@@ -7,14 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use super::Hold;
-use super::ask::Traces;
-use super::votes::{Phase, Votes};
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::{FaultKind, Leaving, Mode, Nodes, Reply, Sink, Ticket, Value};
-use crate::protocol::counters::count;
-use crate::protocol::quorum::{self, Vote};
-use crate::protocol::set::Set;
+use crate::node::{FaultKind, Op, Reply, Request, Sink, Ticket, Value};
+use crate::protocol::claim::release::ReleasePlan;
+use crate::protocol::quorum;
+use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;
 
 /// The releases of one token on their way.
@@ -129,193 +126,38 @@ impl Sink for Release {
     }
 }
 
-/// See [`Hold::adopted`].
-type Adopted = (Value, Nodes);
-
 impl Hold {
-    /// Ends the token's life and sends its release to every node that may
-    /// know it. Returns whether the lease was valid, and the nodes' answers to
-    /// come. Also the end of an attempt that is given up: its waiter leaves
-    /// every queue.
-    pub fn release(&self) -> (bool, Arc<Release>) {
-        self.give_up(None)
-    }
-
-    /// As [`release`](Hold::release), but the waiter stays in the queue of the
-    /// node `stay`.
-    pub(crate) fn give_up(&self, stay: Option<usize>) -> (bool, Arc<Release>) {
-        let now = self.set.clock.now();
-        let mut state = self.state();
-        if self.end_if_over(&mut state, now) {
-            self.publish(state);
-            return (false, Release::new(&self.set, false, 0));
-        }
-        let was = state.phase;
-        // Dead first, then the first byte: nothing is renewed, repaired or
-        // won for this token from here on.
-        state.phase = Phase::Dead;
-        self.end.store(Instant::NEVER.0, Ordering::Release);
-        let traces = self.traces(&state.votes, stay, now);
-        let old = self.adopted(&state.votes).filter(|_| was == Phase::Held);
-        let (group, since) = (state.lease.group, state.lease.since);
-        let wakers = state.round.wakers.take();
-        drop(state);
-        wakers.wake();
-        if was == Phase::Dead {
-            return (false, Release::new(&self.set, false, 0));
-        }
-        if was == Phase::Held {
-            count(&self.set.counters.released);
-            self.set.counters.measures.released(group, since.until(now));
-        }
-        let release = self.undo_at(&traces, now);
-        self.release_old(old, now);
-        if was == Phase::Held {
-            self.tell_over();
-        }
-        (was == Phase::Held, release)
-    }
-
-    /// What may be left of the token, which is dead, and where it is to be told that the lock
-    /// stays taken: at all nodes, for another would win by those that gave it no vote.
-    pub(super) fn traces(&self, votes: &Votes, stay: Option<usize>, now: Instant) -> Vec<Traces> {
-        let mut traces = votes.traces(stay);
-        if self.leaving(now).keeps() {
-            for traces in &mut traces {
-                (traces.token, traces.scripted) = (true, true);
-            }
-        }
-        traces
-    }
-
-    /// Sends the release to the nodes on which something may be left.
-    pub(super) fn undo(&self, traces: &[Traces]) -> Arc<Release> {
-        self.undo_at(traces, self.set.clock.now())
-    }
-
-    /// The lease is its user's from now on: what is kept is kept from here. One that nobody
-    /// has got is taken back without a trace.
-    pub(crate) fn hand_over(&self) {
-        if self.terms.asked.keep.is_zero() {
-            return;
-        }
-        let (never, now) = (Instant::NEVER.0, self.set.clock.now().0);
-        // Another handle on it changes nothing.
-        let _ = self
-            .handed_over
-            .compare_exchange(never, now, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    /// It was its user's for nothing.
-    pub(crate) fn take_back(&self) {
-        self.handed_over.store(Instant::NEVER.0, Ordering::Release);
-    }
-
-    /// How the release of this token leaves the lock: taken to the end of its
-    /// [`keep`](super::Terms::keep), at whatever rate the nodes' clocks go.
-    pub(super) fn leaving(&self, now: Instant) -> Leaving {
-        let keep = self.terms.asked.keep;
-        if self.mode() == Mode::Shared {
-            return Leaving::Free;
-        }
-        let Some(won) = self.won() else {
-            return Leaving::Free;
-        };
-        if keep.is_zero() {
-            return Leaving::Free;
-        }
-        let full = keep + clock::drift_allowance(keep, self.terms.drift);
-        let end = won + full;
-        if now < end {
-            Leaving::TakenUntil(end)
-        } else {
-            Leaving::Free
-        }
-    }
-
-    /// Whether the lock stays taken though the present lease is given up at `now`.
-    pub(super) fn is_kept(&self, now: Instant) -> bool {
-        self.won()
-            .is_some_and(|won| now < won + self.terms.asked.keep)
-    }
-
-    /// When the present lease became its user's.
-    fn won(&self) -> Option<Instant> {
-        let at = Instant(self.handed_over.load(Ordering::Acquire));
-        (at != Instant::NEVER).then_some(at)
-    }
-
-    /// The value of the lease that was adopted, and the nodes whose votes were not taken over.
-    pub(super) fn adopted(&self, votes: &Votes) -> Option<Adopted> {
-        let old = self.terms.keys.adopts.as_ref()?;
-        Some((old.value.clone(), votes.not_granted()))
-    }
-
-    /// Of a lease that is over: what it has adopted may stand yet on nodes whose votes were not
-    /// taken over. Nobody else can win with that any more, and nobody else takes it away.
-    pub(super) fn release_old(&self, old: Option<Adopted>, now: Instant) {
-        let Some((old, nodes)) = old else { return };
-        let sink: Arc<dyn Sink> = Release::new(&self.set, false, nodes.iter().count());
-        let traces = Traces {
-            token: true,
-            waiter: false,
-            scripted: true,
-        };
-        let releases = nodes.iter().map(|node| {
-            let mut asked = self.release_of(node, traces, true, now);
-            asked.request.value = old.clone();
-            asked
-        });
-        self.set.send(releases, &sink);
-    }
-
-    fn undo_at(&self, traces: &[Traces], now: Instant) -> Arc<Release> {
-        let most = traces.len();
-        let targets = || {
-            let left = traces.iter().enumerate().filter(|(_, traces)| traces.any());
-            left.take(most)
-        };
-        let keeps = self.leaving(now).keeps();
-        let release = Release::new(&self.set, keeps, targets().count());
+    /// Sends what the plan says. Returns the nodes' answers to come.
+    pub(super) fn send_release(&self, plan: ReleasePlan, now: Instant) -> Arc<Release> {
+        let keeps = plan.keeps;
+        let release = Release::new(&self.set, keeps, plan.nodes.len());
         let sink: Arc<dyn Sink> = release.clone();
-        let lined = self.set.contention.is_seen(&self.terms.keys.lock, now);
-        let releases = targets().map(|(node, traces)| self.release_of(node, *traces, lined, now));
-        self.set.send(releases, &sink);
+        let op = Op::Release;
+        let outgoing = plan.nodes.iter().map(|of| Outgoing {
+            request: Request {
+                op,
+                native: of.native,
+                keys: plan.keys.clone(),
+                value: if of.token {
+                    plan.value.clone()
+                } else {
+                    Value(Arc::default())
+                },
+                waiter: self.waiter.clone().filter(|_| of.waiter),
+                leaving: plan.after,
+                not_after: 0,
+            },
+            ticket: Ticket {
+                node: of.node,
+                sent: now,
+                deadline: plan.deadline,
+                op,
+                server: 0,
+            },
+            give_up: plan.give_up,
+        });
+        self.set.send(outgoing, &sink);
         release
-    }
-}
-
-impl Votes {
-    /// The nodes that have given no vote.
-    pub(super) fn not_granted(&self) -> Nodes {
-        let none = |i: &usize| !matches!(self.cast[*i], Vote::Granted(_));
-        (0..self.cast.len()).filter(none).collect()
-    }
-
-    /// What may be left on the nodes. The waiter is left alone at `stay`.
-    pub(super) fn traces(&self, stay: Option<usize>) -> Vec<Traces> {
-        let token = |i: usize| self.nodes[i].requests.reached > 0;
-        let traces = |i: usize| Traces {
-            token: token(i),
-            waiter: self.nodes[i].queued && stay != Some(i),
-            scripted: self.nodes[i].scripted,
-        };
-        (0..self.nodes.len()).map(traces).collect()
-    }
-
-    /// What is left of a waiter that has what it waited for: its places on
-    /// nodes that have answered, or failed to. Empty if there are none.
-    pub(super) fn left_behind(&mut self) -> Vec<Traces> {
-        let mut traces = Vec::new();
-        for (i, node) in self.nodes.iter_mut().enumerate() {
-            if !node.queued || self.cast[i] == Vote::Awaited {
-                continue;
-            }
-            node.queued = false;
-            traces.resize(self.cast.len(), Traces::default());
-            traces[i].waiter = true;
-        }
-        traces
     }
 }
 

@@ -16,7 +16,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::hash::HashMap;
 use crate::node::{LockId, Mode};
-use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
+use crate::protocol::claim::failure::NoQuorum;
+use crate::protocol::claim::{IN_A_ROW, Terms};
+use crate::protocol::hold::Hold;
 use crate::protocol::renewal::Watched;
 use crate::sync::{Mutex, lock};
 use crate::wakers::Wakers;

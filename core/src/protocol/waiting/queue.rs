@@ -1,5 +1,5 @@
 //! One caller's way to the lock past those of other clients: it asks, queues at
-//! the lock's [home](crate::protocol::home), is called, and asks again.
+//! the lock's [home](crate::protocol::claim::home), is called, and asks again.
 //!
 //! Uncontended, all nodes are asked at once, and that is all. A caller that the
 //! home refuses is queued there by the same request; a release reserves the
@@ -23,9 +23,10 @@ use std::task::Poll;
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
 use crate::node::{Mode, Nodes};
+use crate::protocol::claim::failure::NoQuorum;
+use crate::protocol::claim::{IN_A_ROW, Path, Terms, home};
 use crate::protocol::counters::count;
-use crate::protocol::hold::{Hold, IN_A_ROW, Means, NoQuorum, Terms};
-use crate::protocol::home;
+use crate::protocol::hold::Hold;
 use crate::protocol::quorum::{Kind, quorum};
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::{Inbox, Notice, Registration};
@@ -73,10 +74,9 @@ pub(crate) struct Quest<'a> {
 pub(crate) enum Ended<T> {
     /// The lease.
     Won(Arc<Hold>),
-    /// The deadline came first. What the nodes have said.
-    Deadline(NoQuorum),
-    /// Nodes are set up so that there is no quorum.
-    Misconfigured(NoQuorum),
+    /// The deadline came first, or nodes are set up so that there is no quorum. What the nodes have
+    /// said.
+    Failed(NoQuorum),
     /// What `reenter` had to offer.
     Reentered(T),
 }
@@ -136,7 +136,7 @@ impl<'a> Quest<'a> {
         } else {
             self.draw(self.most().min(self.place.block()));
             self.hold().take_any_slot();
-            self.ask_all(self.hold().cheapest_means(now));
+            self.ask_all(self.hold().cheapest_path(now));
         }
         let latest = deadline + self.terms.timing.node_timeout;
         loop {
@@ -158,12 +158,7 @@ impl<'a> Quest<'a> {
                 let lost = self.so_far();
                 self.overtime = (now < latest) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
-                    let lost = lost.in_the_end();
-                    return if lost.misconfigured {
-                        Ended::Misconfigured(lost)
-                    } else {
-                        Ended::Deadline(lost)
-                    };
+                    return Ended::Failed(lost.in_the_end());
                 }
                 continue;
             }
@@ -181,7 +176,9 @@ impl<'a> Quest<'a> {
                 Event::Progress | Event::Timer => self.go_on(now),
             }
             if self.misconfigured {
-                return Ended::Misconfigured(self.so_far());
+                let mut lost = self.so_far();
+                lost.misconfigured = true;
+                return Ended::Failed(lost);
             }
         }
     }
@@ -271,12 +268,8 @@ impl<'a> Quest<'a> {
         self.stage = Stage::Polling;
         self.called = false;
         self.asked = self.set.clock.now();
-        self.hold().open(
-            Nodes::one(home),
-            Nodes::one(home),
-            Means::Script,
-            self.asked,
-        );
+        self.hold()
+            .open(Nodes::one(home), Nodes::one(home), Path::Script, self.asked);
     }
 
     /// Asks all nodes, who was called; of a semaphore for the slot that is reserved for us.
@@ -286,12 +279,12 @@ impl<'a> Quest<'a> {
             // Nobody of ours has called, or one who counts more slots than we do.
             self.poll()
         } else {
-            self.ask_all(Means::Script)
+            self.ask_all(Path::Script)
         }
     }
 
     /// Asks all nodes.
-    fn ask_all(&mut self, means: Means) {
+    fn ask_all(&mut self, path: Path) {
         self.look_up_order();
         let there = |node: &&usize| !self.is_out(**node);
         let first = || self.order.iter().find(there).copied();
@@ -310,7 +303,7 @@ impl<'a> Quest<'a> {
             _ => Nodes::one(home),
         };
         self.asked = self.set.clock.now();
-        self.hold().open(all, homes, means, self.asked);
+        self.hold().open(all, homes, path, self.asked);
     }
 
     /// A node's id is known once it was connected to; it gets another when it

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::Quest;
 use crate::clock::Instant;
 use crate::node::{Line, Mode, Nodes};
-use crate::protocol::hold::Means;
-use crate::protocol::home::{self, Heard, Next};
+use crate::protocol::claim::Path;
+use crate::protocol::claim::home::{self, Next, NodeState};
 use crate::protocol::retry;
 use crate::protocol::waiting::inbox::Notice;
 
@@ -43,7 +43,7 @@ impl Quest<'_> {
             Stage::Pausing { until } if until <= now => match self.is_any_there() {
                 true => self.poll(),
                 false if self.hold().is_undecided() => self.poll(),
-                false => self.ask_all(Means::Script),
+                false => self.ask_all(Path::Script),
             },
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}
         }
@@ -55,9 +55,9 @@ impl Quest<'_> {
         if let Some(slot) = self.hold().chosen() {
             return self.ask_called(Some(slot));
         }
-        match self.hold().heard()[home] {
-            Heard::Awaited | Heard::Unasked => {}
-            Heard::Granted => {
+        match self.hold().node_states()[home] {
+            NodeState::Awaited | NodeState::Unasked => {}
+            NodeState::Granted => {
                 let others = Nodes::all(self.order.len()).without(Nodes::one(home));
                 self.stage = Stage::Asking {
                     tries: 0,
@@ -72,16 +72,16 @@ impl Quest<'_> {
                 }
             }
             // The token was forced out of the lock: the wait goes on with another.
-            Heard::Refused { line: None, .. } => {
+            NodeState::Refused { line: None, .. } => {
                 self.give_up(Some(home));
                 self.poll();
             }
-            Heard::Refused { left, line } => {
+            NodeState::Refused { left, line } => {
                 self.in_vain = 0;
                 self.wait_at(home, left, line, now);
                 self.answer_call();
             }
-            Heard::Out => {
+            NodeState::Out => {
                 self.give_up(Some(home));
                 self.in_vain += 1;
                 match self.is_any_there() {
@@ -89,7 +89,7 @@ impl Quest<'_> {
                     // to be asked, too.
                     true if self.in_vain.is_multiple_of(ALL_ASKED) => {
                         self.hold().take_any_slot();
-                        self.ask_all(Means::Script);
+                        self.ask_all(Path::Script);
                     }
                     true => self.poll(),
                     false => self.pause_for_nodes(now),
@@ -116,7 +116,7 @@ impl Quest<'_> {
         // The home, too, has to let no reader past: it does so for those whom it can call.
         let is_queued = !deaf;
         if readers && first && is_queued && self.terms.keys.mode == Mode::Exclusive {
-            self.hold().drain(home, now);
+            self.hold().reserve(home, now);
         }
         let (low, high) = retry::poll_pause(left, place, deaf);
         self.stage = Stage::Waiting {
@@ -131,8 +131,8 @@ impl Quest<'_> {
             return;
         }
         self.look_up_order();
-        let heard = self.hold().heard();
-        let next = home::next(&self.order, &heard);
+        let states = self.hold().node_states();
+        let next = home::next(&self.order, &states);
         let another = matches!(next, Next::Retry(_)) && self.is_slot_anothers(tries);
         let over = another || now >= self.hold().attempt_ends();
         if self.hold().so_far().misconfigured {
@@ -140,7 +140,7 @@ impl Quest<'_> {
         }
         match next {
             Next::Yield(home) => {
-                let Heard::Refused { left, line } = heard[home] else {
+                let NodeState::Refused { left, line } = states[home] else {
                     // A seeded bug alone gives way with the home's vote.
                     return self.pause_for_nodes(now);
                 };

@@ -60,7 +60,7 @@ impl Inner {
     pub(super) fn check_kept(&mut self, client: usize, lease: &Lease) {
         let hold = lease.hold();
         let (place, token) = (
-            place_of_key(hold.lock_key()),
+            place_of_key(&hold.lock_key()),
             name_of(hold.token().as_bytes()),
         );
         let (time, clock) = (self.time, &self.clients[client]);

@@ -92,7 +92,7 @@ impl Inner {
         if keys.field.is_some() {
             return has_entered(&node.state, keys, token, now).is_some();
         }
-        let votes = votes_on(&node.state, hold.lock_key(), &keys.companions, now);
+        let votes = votes_on(&node.state, &hold.lock_key(), &keys.companions, now);
         votes.iter().any(|(value, _)| value.0.starts_with(token))
     }
 

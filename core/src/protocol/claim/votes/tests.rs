@@ -1,5 +1,7 @@
 use super::*;
 use crate::node::Repair;
+use crate::protocol::claim::release::Residue;
+use crate::protocol::timing::Timing;
 
 /// When the requests were sent, and when they are answered.
 const SENT: Instant = Instant(1_000_000_000);
@@ -57,7 +59,7 @@ fn ticket(op: Op) -> Ticket {
 fn asked() -> Votes {
     let mut votes = Votes::new([0, 0].into_iter(), None);
     for node in 0..2 {
-        votes.ask(node, 40, node == 0, SENT + millis(300));
+        votes.0[node].ask(40, node == 0, SENT + millis(300));
     }
     votes
 }
@@ -66,11 +68,16 @@ fn asked() -> Votes {
 fn held() -> Votes {
     let mut votes = asked();
     let end = SENT + millis(400);
-    votes.cast[0] = Vote::Granted(end);
-    votes.ends[0] = end;
-    votes.nodes[0].said = Said::Granted;
-    votes.nodes[0].queued = false;
+    votes.0[0].vote = Vote::Granted(end);
+    votes.0[0].end = end;
+    votes.0[0].answer = Answer::Granted;
+    votes.0[0].queued = false;
     votes
+}
+
+/// What may be left on the first node.
+fn residue(votes: &Votes) -> Residue {
+    votes.residues(None).next().expect("there is a node")
 }
 
 fn quarantined(left: u64) -> Reply {
@@ -143,14 +150,14 @@ fn what_a_reply_makes_of_a_vote() {
 
 /// Has the first node give that reply.
 fn becomes(mut votes: Votes, op: Op, phase: Phase, reply: &Reply, end: Option<u64>, vote: Vote) {
-    let again = votes.apply(ticket(op), reply, NOW, phase, &rules());
+    let again = votes.0[0].take(&ticket(op), reply, NOW, phase, &rules());
     let what = format!("{op:?} {phase:?} {reply:?}");
-    assert!(!again, "{what}");
-    let stands = votes.ends[0] != Instant::NEVER;
-    let stands = stands.then(|| SENT.until(votes.ends[0]).as_millis() as u64);
-    assert_eq!((stands, votes.cast[0]), (end, vote), "{what}");
+    assert_eq!(again, Again::No, "{what}");
+    let stands = votes.0[0].end != Instant::NEVER;
+    let stands = stands.then(|| SENT.until(votes.0[0].end).as_millis() as u64);
+    assert_eq!((stands, votes.0[0].vote), (end, vote), "{what}");
     // The other has said nothing.
-    let other = (votes.ends[1], votes.cast[1]);
+    let other = (votes.0[1].end, votes.0[1].vote);
     assert_eq!(other, (Instant::NEVER, Vote::Awaited), "{what}");
 }
 
@@ -158,12 +165,12 @@ fn becomes(mut votes: Votes, op: Op, phase: Phase, reply: &Reply, end: Option<u6
 fn a_fence_stands_where_it_was_stored() {
     let mut votes = asked();
     let apply = |votes: &mut Votes, op, reply: Reply| {
-        let _ = votes.apply(ticket(op), &reply, NOW, Phase::Asking, &rules());
-        votes.marks[0]
+        let _ = votes.0[0].take(&ticket(op), &reply, NOW, Phase::Asking, &rules());
+        votes.0[0].mark
     };
     let mark = apply(&mut votes, ACQUIRE, granted(41));
     assert_eq!((mark.stored, mark.found), (41, 0));
-    votes.marks[0].asked = 44;
+    votes.0[0].mark.asked = 44;
     let mark = apply(&mut votes, CONFIRM, Reply::Greater { fence: 50 });
     assert_eq!((mark.stored, mark.found, mark.asked), (41, 50, 0));
     let mark = apply(&mut votes, CONFIRM, Reply::Confirmed);
@@ -172,7 +179,7 @@ fn a_fence_stands_where_it_was_stored() {
     assert_eq!((mark.stored, mark.failed), (44, true));
     // One that was asked without a candidate tells what others have stored.
     let mut blind = asked();
-    let _ = blind.ask(0, 0, false, NOW);
+    blind.0[0].ask(0, false, NOW);
     let mark = apply(&mut blind, ACQUIRE, granted(41));
     assert_eq!((mark.stored, mark.found), (0, 41));
 }
@@ -180,20 +187,24 @@ fn a_fence_stands_where_it_was_stored() {
 #[test]
 fn a_late_request_is_sent_once_more_while_there_is_time() {
     let apply = |votes: &mut Votes, op, now, phase| {
-        votes.apply(ticket(op), &Reply::Late, now, phase, &rules())
+        votes.0[0].take(&ticket(op), &Reply::Late, now, phase, &rules()) == Again::Yes
     };
     let mut votes = asked();
     assert!(apply(&mut votes, ACQUIRE, NOW, Phase::Asking));
-    assert_eq!(votes.cast[0], Vote::Awaited, "nothing else has come of it");
-    assert!(matches!(votes.nodes[0].said, Said::Nothing));
+    assert_eq!(
+        votes.0[0].vote,
+        Vote::Awaited,
+        "nothing else has come of it"
+    );
+    assert!(matches!(votes.0[0].answer, Answer::Nothing));
     assert!(
         !apply(&mut votes, ACQUIRE, NOW, Phase::Asking),
         "twice is enough"
     );
-    assert_eq!(votes.cast[0], Vote::Failed);
-    assert!(votes.marks[0].failed);
-    assert!(matches!(votes.nodes[0].said, Said::Late));
-    assert_eq!(votes.nodes[0].requests.renew_at, NOW);
+    assert_eq!(votes.0[0].vote, Vote::Failed);
+    assert!(votes.0[0].mark.failed);
+    assert!(matches!(votes.0[0].answer, Answer::Late));
+    assert_eq!(votes.0[0].requests.renew_at, NOW);
     // Nor behind the deadline, nor once the round is over; but in the next again.
     for (now, phase) in [
         (SENT + millis(50), Phase::Asking),
@@ -205,7 +216,7 @@ fn a_late_request_is_sent_once_more_while_there_is_time() {
             "{now:?} {phase:?}"
         );
     }
-    votes.ask(0, 40, false, NOW);
+    votes.0[0].ask(40, false, NOW);
     assert!(apply(&mut votes, ACQUIRE, NOW, Phase::Asking));
 }
 
@@ -221,8 +232,8 @@ fn who_may_know_the_token_is_known() {
         (ACQUIRE, quarantined(9), 1),
     ] {
         let mut votes = asked();
-        let _ = votes.apply(ticket(op), &reply, NOW, Phase::Held, &rules());
-        assert_eq!(votes.nodes[0].requests.reached, reached, "{op:?} {reply:?}");
+        let _ = votes.0[0].take(&ticket(op), &reply, NOW, Phase::Held, &rules());
+        assert_eq!(votes.0[0].requests.reached, reached, "{op:?} {reply:?}");
     }
 }
 
@@ -242,8 +253,8 @@ fn a_place_in_the_queue_ends_with_the_vote_alone() {
         (quarantined(9), true, None),
     ] {
         let mut votes = asked();
-        let _ = votes.apply(ticket(ACQUIRE), &reply, NOW, Phase::Asking, &rules());
-        let node = &votes.nodes[0];
+        let _ = votes.0[0].take(&ticket(ACQUIRE), &reply, NOW, Phase::Asking, &rules());
+        let node = &votes.0[0];
         assert_eq!(node.queued, queued, "{reply:?}");
         assert_eq!(node.line.and_then(|line| line.place), place, "{reply:?}");
     }
@@ -265,10 +276,10 @@ fn when_a_vote_is_renewed() {
         (failed(FaultKind::Timeout, true), 2, NOW + millis(40)),
     ] {
         let mut votes = held();
-        votes.nodes[0].requests.failures = 1;
-        votes.nodes[0].requests.renewing = Some(NOW);
-        let _ = votes.apply(ticket(EXTEND), &reply, NOW, Phase::Held, &rules());
-        let requests = votes.nodes[0].requests;
+        votes.0[0].requests.failures = 1;
+        votes.0[0].requests.renewing = Some(NOW);
+        let _ = votes.0[0].take(&ticket(EXTEND), &reply, NOW, Phase::Held, &rules());
+        let requests = votes.0[0].requests;
         assert_eq!(requests.renewing, None, "{reply:?}");
         assert_eq!(
             (requests.failures, requests.renew_at),
@@ -288,8 +299,8 @@ fn a_certain_vote_is_remembered_with_its_server() {
             ..ticket(EXTEND)
         };
         let reply = Reply::Extended { repaired: false };
-        let _ = votes.apply(ticket, &reply, NOW, Phase::Held, &rules());
-        (votes.nodes[0].had.until, votes.nodes[0].had.server)
+        let _ = votes.0[0].take(&ticket, &reply, NOW, Phase::Held, &rules());
+        (votes.0[0].confirmed.until, votes.0[0].confirmed.server)
     };
     assert_eq!(vote(SENT, 7), (COUNTED, 7));
     // An answer that was overtaken shortens nothing.
@@ -297,27 +308,27 @@ fn a_certain_vote_is_remembered_with_its_server() {
     assert_eq!(vote(before, 7), (COUNTED, 7));
     // Another server has no part in what the one before held.
     assert_eq!(vote(before, 8), (Instant(COUNTED.0 - 5), 8));
-    let _ = votes.apply(ticket(EXTEND), &Reply::NotMine, NOW, Phase::Held, &rules());
-    assert_eq!(votes.ends[0], Instant::NEVER);
-    assert_eq!(votes.nodes[0].had.until, Instant(COUNTED.0 - 5));
+    let _ = votes.0[0].take(&ticket(EXTEND), &Reply::NotMine, NOW, Phase::Held, &rules());
+    assert_eq!(votes.0[0].end, Instant::NEVER);
+    assert_eq!(votes.0[0].confirmed.until, Instant(COUNTED.0 - 5));
 }
 
 #[test]
 fn a_step_of_the_clock_shortens_what_was_promised_by_it() {
     let mut votes = held();
-    votes.nodes[0].had.until = SENT + millis(400);
-    assert!(votes.step(0, 150_000));
-    assert!(!votes.step(0, 150_000), "once");
-    assert!(votes.step(0, 200_000));
+    votes.0[0].confirmed.until = SENT + millis(400);
+    assert!(votes.0[0].step(150_000));
+    assert!(!votes.0[0].step(150_000), "once");
+    assert!(votes.0[0].step(200_000));
     let end = SENT + millis(200);
-    assert_eq!((votes.ends[0], votes.cast[0]), (end, Vote::Granted(end)));
-    assert_eq!(votes.nodes[0].had.until, end);
+    assert_eq!((votes.0[0].end, votes.0[0].vote), (end, Vote::Granted(end)));
+    assert_eq!(votes.0[0].confirmed.until, end);
 }
 
 /// A node that was asked by plain commands, and has answered so.
 fn answered(reply: &Reply) -> Votes {
     let mut votes = asked();
-    let _ = votes.apply(ticket(ACQUIRE), reply, NOW, Phase::Asking, &rules());
+    let _ = votes.0[0].take(&ticket(ACQUIRE), reply, NOW, Phase::Asking, &rules());
     votes
 }
 
@@ -328,14 +339,14 @@ fn a_vote_that_ends_by_the_nodes_clock_counts_no_longer() {
         lasts: Some(millis(400)),
     };
     let drift = clock::drift_allowance(millis(400), rules().drift);
-    assert_eq!(answered(&short).ends[0], SENT + (millis(400) - drift));
+    assert_eq!(answered(&short).0[0].end, SENT + (millis(400) - drift));
 }
 
 #[test]
 fn who_is_told_that_it_is_taken_has_left_nothing_there() {
     let votes = answered(&Reply::Taken);
-    assert_eq!(votes.cast[0], Vote::Refused);
-    assert!(!votes.traces(None)[0].token);
+    assert_eq!(votes.0[0].vote, Vote::Refused);
+    assert!(!residue(&votes).token);
 }
 
 #[test]
@@ -349,9 +360,9 @@ fn plain_commands_undo_what_is_known_alone() {
         let mut votes = answered(&reply);
         if matches!(reply, Reply::Late) {
             // Asked once more, as late.
-            let _ = votes.apply(ticket(ACQUIRE), &reply, NOW, Phase::Asking, &rules());
+            let _ = votes.0[0].take(&ticket(ACQUIRE), &reply, NOW, Phase::Asking, &rules());
         }
-        let traces = votes.traces(None)[0];
+        let traces = residue(&votes);
         assert_eq!(
             (traces.token, traces.scripted),
             (true, scripted),

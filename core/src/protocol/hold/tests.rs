@@ -2,16 +2,16 @@
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::*;
 use crate::clock::{Clock, Sleep};
-use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
-use crate::node::{Fault, FaultKind, Keys, Link, Mode, Reply, Waits};
+use crate::node::{Fault, Keys, Link, Mode, Repair, Waits};
+use crate::protocol::claim::Path;
 use crate::protocol::hold::Extended;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
-use crate::wakers::Wakers;
 
 const TTL: Duration = Duration::from_secs(10);
 const NOW: Instant = Instant(1_000_000_000);
@@ -57,7 +57,7 @@ impl Slow {
     }
 }
 
-fn terms(key: &[u8]) -> Terms {
+pub(super) fn terms(key: &[u8]) -> Terms {
     Terms {
         keys: Arc::new(Keys {
             lock: key.into(),
@@ -102,7 +102,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
             hold
         })
         .into();
-    let bounded = |hold: &Hold, now| hold.bounded(0, hold.renewal(TTL), now);
+    let bounded = |hold: &Hold, now| hold.renewal_of(0, now);
     let before = bounded(&holds[1], NOW);
     let taken_back = |(op, not_after, by): (Op, u64, u64), (server, time): (u64, u64)| {
         let repair = Repair::InQuarantine { server };
@@ -114,8 +114,9 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
     };
     taken_back(before, FORMER);
     // The first extension is answered by the other server, whose clock shows another time.
-    let sink: Arc<dyn Sink> = holds[0].clone();
-    holds[0].send([(0, holds[0].renewal(TTL))], NOW, &sink);
+    let mut extends = pin!(holds[0].extend(0, TTL));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(extends.as_mut().poll(&mut cx).is_pending());
     node.answers(PROMOTED, Reply::Extended { repaired: true });
     taken_back(bounded(&holds[0], NOW), PROMOTED);
     for hold in &holds[1..] {
@@ -151,9 +152,9 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
         let mut cx = Context::from_waker(Waker::noop());
         let mut last = pin!(hold.extend(hold.lease(), TTL));
         assert!(last.as_mut().poll(&mut cx).is_pending());
-        let renewed: Arc<dyn Sink> = hold.clone();
+        let mut renewal = pin!(hold.extend(hold.lease(), TTL));
         if lengthened {
-            hold.send([(0, hold.renewal(TTL))], later, &renewed);
+            assert!(renewal.as_mut().poll(&mut cx).is_pending());
             node.answers(
                 (FORMER.0, FORMER.1 + 9_880_000),
                 Reply::Extended { repaired: false },
@@ -312,9 +313,9 @@ fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with
             let asked = lock(&nodes[node].0).split_off(0).into_iter();
             asked.map(|one| (one.op, one.waiter.is_some())).collect()
         };
-        hold.open(Nodes::one(1), Nodes::one(1), Means::Script, NOW);
+        hold.open(Nodes::one(1), Nodes::one(1), Path::Script, NOW);
         assert!(matches!(asked(1)[..], [(Op::Acquire { .. }, true)]));
-        hold.drain(1, NOW);
+        hold.reserve(1, NOW);
         for node in [0, 2] {
             assert_eq!(asked(node), [(Op::Reserve { long }, true)]);
         }
@@ -324,7 +325,7 @@ fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with
             assert_eq!(asked(node), [(Op::Release, true)], "{node}");
         }
         // What comes too late reserves nothing.
-        hold.drain(1, NOW);
+        hold.reserve(1, NOW);
         assert!((0..3).all(|node| asked(node).is_empty()));
     }
 }

@@ -8,7 +8,7 @@ use super::Hold;
 use crate::protocol::loss::LossReason;
 
 /// Waits for the loss of one [lease](Hold::lease) of a token. A type with a name,
-/// so that nobody has to box it: there may be one for each of thousands of leases.
+/// so that it needs no box: there may be one for each of thousands of leases.
 #[derive(Debug)]
 pub struct Watch {
     pub(super) hold: Arc<Hold>,
@@ -23,10 +23,10 @@ impl Future for Watch {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         let Watch { hold, lease, place } = &mut *self;
         let mut state = hold.state();
-        match state.loss {
-            _ if state.lease.passed != *lease => Poll::Pending,
+        match state.claim.loss() {
+            _ if state.claim.lease() != *lease => Poll::Pending,
             Some(reason) => Poll::Ready(reason),
-            None => state.lease.watchers.park(place, cx),
+            None => state.watchers.park(place, cx),
         }
     }
 }
@@ -34,6 +34,6 @@ impl Future for Watch {
 /// The place is given back: a lease may be watched again and again.
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.hold.state().lease.watchers.leave(self.place);
+        self.hold.state().watchers.leave(self.place);
     }
 }

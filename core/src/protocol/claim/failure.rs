@@ -1,25 +1,25 @@
-//! A round that was not won: what each node said, why there was no quorum, and
-//! the error that tells it.
+//! Why an attempt was not won: what each node said, why there was no quorum, and the kind of error
+//! that says so.
 
 use std::fmt;
-use std::time::Duration;
 
-use super::State;
-use super::votes::{Node, Phase, Said, Votes};
+use super::env::Env;
+pub(crate) use super::votes::Answer;
+use super::votes::NodeVote;
+use super::{Claim, Phase};
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, NodeError, shown, within_wait};
+use crate::error::ErrorKind;
 use crate::node::FaultKind;
 use crate::node::admission::Cause;
 use crate::protocol::quorum::{self, Kind, Vote};
-use crate::protocol::set::Set;
 
-impl fmt::Display for Said {
+impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Said::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
-            Said::Nothing => f.write_str("no answer yet"),
-            Said::Granted => f.write_str("granted"),
-            Said::Refused {
+            Answer::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
+            Answer::Nothing => f.write_str("no answer yet"),
+            Answer::Granted => f.write_str("granted"),
+            Answer::Refused {
                 left,
                 holder,
                 shared,
@@ -35,40 +35,40 @@ impl fmt::Display for Said {
                     None => Ok(()),
                 }
             }
-            Said::Taken => f.write_str("held by another"),
-            Said::Forced => f.write_str("taken away by force"),
-            Said::Quarantined { left } => write!(
+            Answer::Taken => f.write_str("held by another"),
+            Answer::Forced => f.write_str("taken away by force"),
+            Answer::Quarantined { left } => write!(
                 f,
                 "in quarantine for another {left:?}: it is new, has restarted, or its clock has stepped"
             ),
-            Said::Late => f.write_str(
+            Answer::Late => f.write_str(
                 "asked too late: it, the network or this process stood still, or its clock has stepped",
             ),
-            Said::Fault(fault) => f.write_str(&fault.text),
+            Answer::Fault(fault) => f.write_str(&fault.text),
         }
     }
 }
 
-/// What a node said; `cause`: of its quarantine, if that is known.
-fn told(said: &Said, cause: Option<Cause>) -> String {
-    match (said, cause) {
-        (Said::Quarantined { left }, Some(cause)) => {
-            format!("in quarantine for another {left:?}: it {}", cause.told())
-        }
-        _ => said.to_string(),
-    }
-}
-
-impl Said {
+impl Answer {
     /// Whether the node cannot vote, for reasons of its own.
-    pub(super) fn is_fault(&self) -> bool {
-        matches!(self, Said::Fault(_) | Said::Late)
+    pub(crate) fn is_fault(&self) -> bool {
+        matches!(self, Answer::Fault(_) | Answer::Late)
     }
 
-    /// The label of who holds the lock there.
-    fn holder(&self) -> Option<&str> {
+    /// What the node said; `cause`: of its quarantine, if that is known.
+    pub(crate) fn with_cause(&self, cause: Option<Cause>) -> String {
+        match (self, cause) {
+            (Answer::Quarantined { left }, Some(cause)) => {
+                format!("in quarantine for another {left:?}: it {}", cause.told())
+            }
+            _ => self.to_string(),
+        }
+    }
+
+    /// The label of the lock's holder there.
+    pub(crate) fn holder(&self) -> Option<&str> {
         match self {
-            Said::Refused { holder, .. } => holder.as_deref(),
+            Answer::Refused { holder, .. } => holder.as_deref(),
             _ => None,
         }
     }
@@ -85,13 +85,13 @@ pub struct NoQuorum {
     /// Whether a node that belongs to another set counts as wrong settings
     /// depends on answers that are awaited.
     open: bool,
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<Answer>,
 }
 
 impl NoQuorum {
     /// Whether a node was asked too late.
     pub(crate) fn is_late(&self) -> bool {
-        self.said.iter().any(|said| matches!(said, Said::Late))
+        self.said.iter().any(|said| matches!(said, Answer::Late))
     }
 
     /// Why there was no quorum, as far as that is decided.
@@ -110,7 +110,7 @@ impl NoQuorum {
             return self;
         };
         for (said, before) in self.said.iter_mut().zip(&before.said) {
-            if matches!(said, Said::NotAsked | Said::Nothing) {
+            if matches!(said, Answer::NotAsked | Answer::Nothing) {
                 *said = before.clone();
             }
         }
@@ -132,7 +132,7 @@ impl NoQuorum {
     pub(crate) fn in_the_end(mut self) -> NoQuorum {
         for (answer, said) in self.answers.iter_mut().zip(&self.said) {
             *answer = match (*answer, said) {
-                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
+                (Vote::Awaited, Answer::Granted) => Vote::Granted(Instant::NEVER),
                 (Vote::Awaited, _) => Vote::Failed,
                 (answer, _) => answer,
             };
@@ -151,146 +151,92 @@ impl NoQuorum {
 }
 
 impl NoQuorum {
-    /// The error of a try that was not to wait.
-    pub(crate) fn refused(&self, set: &Set, name: &[u8]) -> Error {
-        if self.kind() == Kind::Held {
-            self.error(set, ErrorKind::Contended, name, shown(name))
-        } else {
-            self.unavailable(set, name, "")
+    /// The kind of error with which a call ends that was not given the lock; `waited`: it was to
+    /// wait, and its time is over.
+    pub(crate) fn error_kind(&self, waited: bool) -> ErrorKind {
+        match self.kind() {
+            // Wrong settings alone prevent a quorum: no wait would end that.
+            _ if self.misconfigured => ErrorKind::Misconfigured,
+            // The lock is another's.
+            Kind::Held if waited => ErrorKind::Timeout,
+            Kind::Held => ErrorKind::Contended,
+            // A quorum answered, and too late: the lock is not held, and might have been won.
+            Kind::Late if waited => ErrorKind::Timeout,
+            Kind::Late | Kind::Unanswered | Kind::Undecided => ErrorKind::QuorumUnavailable,
         }
-    }
-
-    /// The error of a wait that has come to its end.
-    pub(crate) fn timed_out(&self, set: &Set, name: &[u8], wait: Option<Duration>) -> Error {
-        let after = within_wait(wait);
-        let outcome = match self.kind() {
-            Kind::Held => "is held by another and was not free",
-            Kind::Late => "was voted for by a quorum, but too late, and was not won",
-            Kind::Unanswered | Kind::Undecided => return self.unavailable(set, name, &after),
-        };
-        let message = format!("{} {outcome}{after}", shown(name));
-        self.error(set, ErrorKind::Timeout, name, message)
-    }
-
-    /// The error where wrong settings alone prevent a quorum.
-    pub(crate) fn set_up_wrong(&self, set: &Set, name: &[u8]) -> Error {
-        let message = format!(
-            "no quorum for the lock {}, for what its nodes say{}",
-            shown(name),
-            set.origin
-        );
-        self.error(set, ErrorKind::Misconfigured, name, message)
-    }
-
-    fn unavailable(&self, set: &Set, name: &[u8], after: &str) -> Error {
-        let nodes = set.links.len();
-        let quorum = quorum::quorum(nodes);
-        let what = match self.quarantine(quorum) {
-            Some(left) => format!(
-                "they are new, or have restarted, and a quorum may vote in {left:?}: wait for that, \
-                 or have a deployment declare the set first (`quorlock explain sets`)"
-            ),
-            None => "look at the nodes".into(),
-        };
-        let message = format!(
-            "no quorum for the lock {}{after}: {quorum} of {nodes} nodes must vote for it; {what}{}",
-            shown(name),
-            set.origin
-        );
-        self.error(set, ErrorKind::QuorumUnavailable, name, message)
-            .with_votes_in(self.quarantine(quorum))
-    }
-
-    /// How long it takes until a quorum may vote, if all that it lacks are nodes in
-    /// quarantine.
-    fn quarantine(&self, quorum: usize) -> Option<Duration> {
-        let left = |said: &Said| match said {
-            Said::Quarantined { left } => Some(*left),
-            Said::Granted | Said::Refused { .. } | Said::Taken | Said::Forced => {
-                Some(Duration::ZERO)
-            }
-            _ => None,
-        };
-        let mut left: Vec<_> = self.said.iter().filter_map(left).collect();
-        left.sort_unstable();
-        left.get(quorum - 1).copied().filter(|left| !left.is_zero())
-    }
-
-    /// What each node said last.
-    pub(crate) fn nodes(&self, set: &Set) -> Vec<NodeError> {
-        let nodes = set.links.iter().zip(&self.said);
-        nodes
-            .map(|(link, said)| {
-                NodeError::new(link.shown(), told(said, link.cause())).at_fault(said.is_fault())
-            })
-            .collect()
-    }
-
-    /// An error about the lock of that name, with what each node said.
-    pub(crate) fn error(&self, set: &Set, kind: ErrorKind, name: &[u8], message: String) -> Error {
-        let nodes = self.nodes(set);
-        let held = matches!(kind, ErrorKind::Contended | ErrorKind::Timeout);
-        let holder = || self.said.iter().find_map(Said::holder);
-        Error::with_nodes(kind, message, nodes).about(name, held.then(holder).flatten())
     }
 }
 
 /// Whether the nodes, by what they said, will never be a set as they are: all found it together, so one that is set
 /// up wrong keeps the others from it for good.
-fn cannot_be_founded<'a>(mut said: impl Iterator<Item = &'a Said>) -> bool {
+fn cannot_be_founded<'a>(mut said: impl Iterator<Item = &'a Answer>) -> bool {
     let mut wrong = false;
     let all = said.all(|said| match said {
-        Said::Fault(fault) if fault.kind == FaultKind::Misconfigured => {
+        Answer::Fault(fault) if fault.kind == FaultKind::Misconfigured => {
             wrong = true;
             true
         }
-        Said::Fault(fault) => fault.kind == FaultKind::Unfounded,
+        Answer::Fault(fault) => fault.kind == FaultKind::Unfounded,
         _ => false,
     });
     all && wrong
 }
 
-impl State {
-    /// What the nodes have said so far, in a round for the lock of that key that is not won.
-    pub(super) fn no_quorum(&self, set: &Set, key: &[u8]) -> NoQuorum {
-        let Votes {
-            cast: votes,
-            marks,
-            nodes,
-            ..
-        } = &self.votes;
+impl Claim {
+    /// What has become of the round; `None` while answers that are to come decide. A lost token is
+    /// dead and its undo sent; why it was lost may take answers that are still to come, each within
+    /// its deadline.
+    pub(crate) fn verdict(&self, env: &impl Env) -> Option<Result<(), NoQuorum>> {
+        match self.phase {
+            Phase::Asking => None,
+            Phase::Held => Some(Ok(())),
+            // A lease may be lost before its winner looks: it was won.
+            Phase::Dead if self.lease.loss.is_some() => Some(Ok(())),
+            Phase::Dead => {
+                let lost = self.no_quorum(env);
+                match lost.kind() {
+                    Kind::Undecided if !lost.misconfigured => None,
+                    _ => Some(Err(lost)),
+                }
+            }
+        }
+    }
+
+    /// What the nodes have said so far, in a round that is not won.
+    pub(crate) fn no_quorum(&self, env: &impl Env) -> NoQuorum {
+        let nodes = &self.votes.0;
         // A fence is being written back there, without which the vote is worth
         // nothing.
         let unmarked = |i: usize| {
-            let mark = &marks[i];
+            let mark = &nodes[i].mark;
             self.phase == Phase::Asking
                 && !mark.failed
                 && mark.asked != 0
                 && mark.asked != mark.stored
         };
-        let answer = |(i, vote): (usize, &Vote)| match vote {
-            Vote::Unasked if set.has_failed(i, Some(key)) => Vote::Failed,
+        let answer = |(i, vote): (usize, Vote)| match vote {
+            Vote::Unasked if env.has_failed(i) => Vote::Failed,
             Vote::Granted(_) if unmarked(i) => Vote::Awaited,
-            vote => *vote,
+            vote => vote,
         };
-        let quorum = quorum::quorum(votes.len());
-        let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
-        let foreign = |n: &Node| is(n, FaultKind::Foreign);
-        let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
+        let quorum = quorum::quorum(nodes.len());
+        let is = |n: &NodeVote, kind| matches!(&n.answer, Answer::Fault(f) if f.kind == kind);
+        let foreign = |n: &NodeVote| is(n, FaultKind::Foreign);
+        let wrong = |n: &&NodeVote| is(n, FaultKind::Misconfigured) || foreign(n);
         let hopeless = nodes.iter().filter(wrong).count();
-        let unfounded = cannot_be_founded(nodes.iter().map(|n| &n.said));
-        // Which of two sets is meant nobody can say, unless a quorum of nodes is
+        let unfounded = cannot_be_founded(nodes.iter().map(|n| &n.answer));
+        // Which of two sets is meant cannot be said, unless a quorum of nodes is
         // known to belong to this one.
         let foreign = nodes.iter().any(foreign);
-        let ours = |i: &usize| set.links[*i].is_ours();
-        let may_be = |i: &usize| ours(i) || votes[*i] == Vote::Awaited;
-        let known = (0..votes.len()).filter(ours).count() >= quorum;
-        let open = (0..votes.len()).filter(may_be).count() >= quorum;
+        let ours = |i: &usize| env.is_ours(*i);
+        let may_be = |i: &usize| ours(i) || nodes[*i].vote == Vote::Awaited;
+        let known = (0..nodes.len()).filter(ours).count() >= quorum;
+        let open = (0..nodes.len()).filter(may_be).count() >= quorum;
         NoQuorum {
-            answers: votes.iter().enumerate().map(answer).collect(),
-            misconfigured: foreign && !open || hopeless > votes.len() - quorum || unfounded,
+            answers: self.votes.cast().enumerate().map(answer).collect(),
+            misconfigured: foreign && !open || hopeless > nodes.len() - quorum || unfounded,
             open: foreign && open && !known,
-            said: nodes.iter().map(|n| n.said.clone()).collect(),
+            said: nodes.iter().map(|n| n.answer.clone()).collect(),
         }
     }
 }
@@ -304,7 +250,7 @@ mod tests {
     /// answer (`?`) or to store the fence for which they voted (`w`), or were not
     /// asked (`-`).
     fn no_quorum(nodes: &str) -> NoQuorum {
-        let refused = Said::Refused {
+        let refused = Answer::Refused {
             left: None,
             holder: None,
             shared: false,
@@ -313,12 +259,12 @@ mod tests {
         let (answers, said) = nodes
             .chars()
             .map(|node| match node {
-                'g' => (Vote::Granted(Instant(5)), Said::Granted),
+                'g' => (Vote::Granted(Instant(5)), Answer::Granted),
                 'r' => (Vote::Refused, refused.clone()),
-                'f' => (Vote::Failed, Said::Fault(fault.clone())),
-                '?' => (Vote::Awaited, Said::Nothing),
-                'w' => (Vote::Awaited, Said::Granted),
-                _ => (Vote::Unasked, Said::NotAsked),
+                'f' => (Vote::Failed, Answer::Fault(fault.clone())),
+                '?' => (Vote::Awaited, Answer::Nothing),
+                'w' => (Vote::Awaited, Answer::Granted),
+                _ => (Vote::Unasked, Answer::NotAsked),
             })
             .unzip();
         NoQuorum {
@@ -338,11 +284,11 @@ mod tests {
             Vote::Awaited => '?',
             Vote::Unasked => '-',
         };
-        let word = |said: &Said| match said {
-            Said::Granted => 'g',
-            Said::Refused { .. } => 'r',
-            Said::Fault(_) => 'f',
-            Said::Nothing => '?',
+        let word = |said: &Answer| match said {
+            Answer::Granted => 'g',
+            Answer::Refused { .. } => 'r',
+            Answer::Fault(_) => 'f',
+            Answer::Nothing => '?',
             _ => '-',
         };
         (
@@ -403,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_set_that_cannot_be_founded_is_not_waited_for() {
-        let of = |kind| Said::Fault(Fault::new(kind, "", true));
+        let of = |kind| Answer::Fault(Fault::new(kind, "", true));
         let wrong = || of(FaultKind::Misconfigured);
         let blank = || of(FaultKind::Unfounded);
         for (said, expected) in [
@@ -416,8 +362,8 @@ mod tests {
             // The set may stand, by what this one has.
             (vec![wrong(), blank(), of(FaultKind::Unreachable)], false),
             (vec![wrong(), blank(), of(FaultKind::NotReady)], false),
-            (vec![wrong(), blank(), Said::Nothing], false),
-            (vec![wrong(), blank(), Said::Granted], false),
+            (vec![wrong(), blank(), Answer::Nothing], false),
+            (vec![wrong(), blank(), Answer::Granted], false),
         ] {
             assert_eq!(cannot_be_founded(said.iter()), expected, "{said:?}");
         }

@@ -14,10 +14,10 @@ use crate::event::event;
 use crate::export::Exported;
 use crate::node::Mode;
 use crate::node::names::{Naming, is_same};
+use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::hold::{Extended, Hold, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
-use crate::protocol::waiting::Passed;
 use crate::runtime::threads::Mask;
 
 /// A hold on a lock.
@@ -499,7 +499,7 @@ impl Lease {
             if self.share.is_first() {
                 hold.take_back();
             }
-            if let Passed::Not(_) = self.client.lines.pass(hold, watched) {
+            if let PassOutcome::Not(_) = self.client.lines.pass(hold, watched) {
                 hold.release();
             }
         }
@@ -547,8 +547,8 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
         Left::Before => false,
         Left::Others => hold.is_held(),
         Left::Last(watched) => match client.lines.pass(hold, watched) {
-            Passed::On => true,
-            Passed::Not(watched) => {
+            PassOutcome::On => true,
+            PassOutcome::Not(watched) => {
                 let (was_held, release) = hold.release();
                 drop(watched);
                 let done = release.acknowledged().await && was_held;
@@ -588,7 +588,7 @@ impl Drop for Lease {
         if !self.share.is_released()
             && self.client.is_here()
             && let Left::Last(watched) = self.client.owners.leave(&self.share)
-            && let Passed::Not(_) = self.client.lines.pass(&self.share.held.hold, watched)
+            && let PassOutcome::Not(_) = self.client.lines.pass(&self.share.held.hold, watched)
         {
             self.share.held.hold.release();
         }

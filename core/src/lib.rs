@@ -153,6 +153,8 @@ pub mod sim {
         Repair, Reply, Request, Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
+    pub use crate::protocol::acquire::inbox::Inbox;
+    pub use crate::protocol::acquire::local_queue::LocalQueues;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};
     pub use crate::protocol::asked::Asked;
     pub use crate::protocol::claim::Terms;
@@ -162,8 +164,6 @@ pub mod sim {
     pub use crate::protocol::renewal::Watchdog;
     pub use crate::protocol::set::Set;
     pub use crate::protocol::timing::Timing;
-    pub use crate::protocol::waiting::Lines;
-    pub use crate::protocol::waiting::inbox::Inbox;
     pub use crate::runtime::lasting::lasting;
     pub use crate::token::{Rng, Token};
     pub use crate::wakers::Wakers;

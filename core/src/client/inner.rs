@@ -15,6 +15,8 @@ use crate::hash::HashMap;
 use crate::metrics::{Metrics, Oldest, SetMetrics};
 use crate::node::names::{Naming, lock_key, semaphore};
 use crate::node::redis::tls::Tls;
+use crate::protocol::acquire::inbox::Inbox;
+use crate::protocol::acquire::local_queue::LocalQueues;
 use crate::protocol::heartbeat::Heartbeat;
 use crate::protocol::hold::Hold;
 use crate::protocol::loss::LossReason;
@@ -23,8 +25,6 @@ use crate::protocol::quorum::quorum;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
-use crate::protocol::waiting::Lines;
-use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::drive::waits_here;
 use crate::runtime::task::Io;
 use crate::runtime::{Closing, Runtime};
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) owners: Owners,
     /// In which order they take locks.
     pub(crate) order: Order,
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) lines: Arc<LocalQueues>,
     /// Where the nodes call its waiters.
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) watchdog: Arc<Watchdog>,

@@ -10,12 +10,12 @@ use crate::metrics::{Durations, Histogram, Metrics, NodeMetrics};
 use crate::mutex::lock;
 use crate::node::Link;
 use crate::process;
+use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::counters::Counters;
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
 use crate::protocol::set::Set;
-use crate::protocol::waiting::inbox::Inbox;
 use crate::stats::Stats;
 
 /// What is measured in one process.

@@ -10,12 +10,12 @@ use super::shared::Shared;
 use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::redis::tls::Tls;
+use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::heartbeat::Heartbeat;
 use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
-use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::Runtime;
 use crate::runtime::task::Io;
 

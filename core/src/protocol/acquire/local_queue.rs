@@ -29,10 +29,10 @@ const SIDE_BY_SIDE: usize = 64;
 /// The lines of a client, by their locks. There is one only while
 /// somebody asks, waits, or holds a lease that was won in it.
 #[derive(Debug, Default)]
-pub struct Lines(Mutex<HashMap<LockId, Line>>);
+pub struct LocalQueues(Mutex<HashMap<LockId, LocalQueue>>);
 
 #[derive(Debug, Default)]
-struct Line {
+struct LocalQueue {
     /// Somebody's turn it is who wants the lock alone: it asks the nodes.
     asking: bool,
     /// How many ask side by side, who want to share it, or a slot of it.
@@ -42,27 +42,27 @@ struct Line {
     /// Those that share the lock, or have this slot of it, and are not over.
     shared: Vec<(u64, Option<u32>)>,
     /// Boxed, for most lines are those of leases that nobody waits for.
-    behind: Option<Box<Behind>>,
+    behind: Option<Box<LocalWaiters>>,
 }
 
 /// Who waits, and what for.
 #[derive(Debug, Default)]
-struct Behind {
-    seats: VecDeque<Arc<Seat>>,
+struct LocalWaiters {
+    seats: VecDeque<Arc<LocalWaiter>>,
     /// What the nodes said to the last attempt that did not win.
     said: Option<Arc<NoQuorum>>,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct LocalWaiter {
     /// What is asked for.
     terms: Terms,
-    call: Mutex<Call>,
+    call: Mutex<Wakeup>,
 }
 
 /// What has come of a seat.
 #[derive(Debug)]
-enum Call {
+enum Wakeup {
     /// It waits, and whoever sits there is to be woken so.
     NotYet(Option<Waker>),
     /// It is its turn to ask the nodes.
@@ -73,22 +73,22 @@ enum Call {
     Taken,
 }
 
-impl Seat {
+impl LocalWaiter {
     fn mode(&self) -> Mode {
         self.terms.keys.mode
     }
 
     /// Calls it, in the line's lock. To be woken when that is dropped.
-    fn call(&self, call: Call) -> Option<Waker> {
+    fn call(&self, call: Wakeup) -> Option<Waker> {
         match std::mem::replace(&mut *lock(&self.call), call) {
-            Call::NotYet(waker) => waker,
+            Wakeup::NotYet(waker) => waker,
             _ => None,
         }
     }
 
     fn waker(&self) -> Option<Waker> {
         match &mut *lock(&self.call) {
-            Call::NotYet(waker) => waker.take(),
+            Wakeup::NotYet(waker) => waker.take(),
             _ => None,
         }
     }
@@ -100,16 +100,16 @@ pub type Given = (Arc<Hold>, Watched);
 /// A place in a line: a seat, until it is called. Dropped, it is left, and the
 /// next one called.
 #[derive(Debug)]
-pub(crate) struct Place {
-    lines: Arc<Lines>,
+pub(crate) struct LocalPlace {
+    lines: Arc<LocalQueues>,
     id: LockId,
     /// `None`: it is our turn.
-    seat: Option<Arc<Seat>>,
+    seat: Option<Arc<LocalWaiter>>,
     mode: Mode,
 }
 
 /// What a call in a line brings.
-pub(crate) enum Turn {
+pub(crate) enum Grant {
     /// It is our turn to ask the nodes.
     Ask,
     /// A lease.
@@ -118,14 +118,14 @@ pub(crate) enum Turn {
 
 /// Whether a lease was passed on.
 #[derive(Debug)]
-pub enum Passed {
+pub enum PassOutcome {
     /// It was.
     On,
     /// It is still to be released.
     Not(Watched),
 }
 
-impl Line {
+impl LocalQueue {
     /// Calls the next, if nobody asks and nothing is held; of those that share all up to
     /// the first that does not, beside others that do. To be woken once the lock is
     /// dropped.
@@ -138,7 +138,7 @@ impl Line {
             let seat = self.behind.as_mut().and_then(|b| b.seats.pop_front());
             let Some(seat) = seat else { break };
             self.ask(mode);
-            called.extend(seat.call(Call::Ask));
+            called.extend(seat.call(Wakeup::Ask));
         }
         called
     }
@@ -196,10 +196,10 @@ impl Line {
     }
 }
 
-impl Lines {
+impl LocalQueues {
     /// Takes a place at the end of a line; `None` if `most` others wait there
     /// behind the one that asks or holds.
-    pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<LocalPlace> {
         let id = terms.keys.id();
         let mut table = lock(&self.0);
         let mode = terms.keys.mode;
@@ -210,16 +210,16 @@ impl Lines {
         } else if line.waiting() >= most {
             return None;
         } else {
-            let seat = Arc::new(Seat {
+            let seat = Arc::new(LocalWaiter {
                 terms: terms.clone(),
-                call: Mutex::new(Call::NotYet(None)),
+                call: Mutex::new(Wakeup::NotYet(None)),
             });
             let behind = line.behind.get_or_insert_default();
             behind.seats.push_back(seat.clone());
             Some(seat)
         };
         drop(table);
-        Some(Place {
+        Some(LocalPlace {
             lines: self.clone(),
             id: id.clone(),
             seat,
@@ -241,26 +241,26 @@ impl Lines {
 
     /// Passes a lease that was won in this line, and is given up, to the first
     /// that waits, if it serves for what that asks for.
-    pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> Passed {
+    pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> PassOutcome {
         let mut table = lock(&self.0);
         let line = table.get_mut(hold.terms.keys.id());
         let Some(behind) = line
             .filter(|line| line.may_pass(hold.id))
             .and_then(|line| line.behind.as_mut())
         else {
-            return Passed::Not(watched);
+            return PassOutcome::Not(watched);
         };
         let next = behind.seats.front();
         if !next.is_some_and(|seat| hold.pass_on(&seat.terms)) {
-            return Passed::Not(watched);
+            return PassOutcome::Not(watched);
         }
         let seat = behind.seats.pop_front().expect("looked at above");
-        let waker = seat.call(Call::Given((hold.clone(), watched)));
+        let waker = seat.call(Wakeup::Given((hold.clone(), watched)));
         drop(table);
         if let Some(waker) = waker {
             waker.wake();
         }
-        Passed::On
+        PassOutcome::On
     }
 
     /// What the nodes said to the last attempt in that line; `None` if the lock has been held in
@@ -274,7 +274,7 @@ impl Lines {
 
     /// How many wait behind those that ask or hold, over all lines.
     pub(crate) fn waiting(&self) -> usize {
-        lock(&self.0).values().map(Line::waiting).sum()
+        lock(&self.0).values().map(LocalQueue::waiting).sum()
     }
 
     /// The lease is over: released or lost.
@@ -297,7 +297,7 @@ impl Lines {
 
     /// Changes the line for that lock, if there is one, and removes it where nobody
     /// is left; then wakes who was called.
-    fn change(&self, id: &LockId, change: impl FnOnce(&mut Line) -> Wakers) {
+    fn change(&self, id: &LockId, change: impl FnOnce(&mut LocalQueue) -> Wakers) {
         let mut table = lock(&self.0);
         let Entry::Occupied(mut entry) = table.entry(id.clone()) else {
             return;
@@ -311,7 +311,7 @@ impl Lines {
     }
 }
 
-impl Place {
+impl LocalPlace {
     /// Whether it was our turn from the first.
     pub(crate) fn is_turn(&self) -> bool {
         self.seat.is_none()
@@ -330,27 +330,27 @@ impl Place {
     }
 
     /// Ready when we are called.
-    pub(crate) fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Turn> {
+    pub(crate) fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Grant> {
         let Some(seat) = &self.seat else {
-            return Poll::Ready(Turn::Ask);
+            return Poll::Ready(Grant::Ask);
         };
         let mut call = lock(&seat.call);
         match &mut *call {
-            Call::NotYet(waker) => {
+            Wakeup::NotYet(waker) => {
                 *waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Call::Ask => {}
-            Call::Given(_) | Call::Taken => {
-                if let Call::Given(given) = std::mem::replace(&mut *call, Call::Taken) {
-                    return Poll::Ready(Turn::Given(given));
+            Wakeup::Ask => {}
+            Wakeup::Given(_) | Wakeup::Taken => {
+                if let Wakeup::Given(given) = std::mem::replace(&mut *call, Wakeup::Taken) {
+                    return Poll::Ready(Grant::Given(given));
                 }
                 return Poll::Pending;
             }
         }
         drop(call);
         self.seat = None;
-        Poll::Ready(Turn::Ask)
+        Poll::Ready(Grant::Ask)
     }
 
     /// Tells those behind what the nodes said to an attempt of ours.
@@ -390,24 +390,24 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LocalPlace {
     fn drop(&mut self) {
         let mut given = None;
         self.lines.change(&self.id, |line| {
             let call = match &self.seat {
-                Some(seat) => std::mem::replace(&mut *lock(&seat.call), Call::Taken),
-                None => Call::Ask,
+                Some(seat) => std::mem::replace(&mut *lock(&seat.call), Wakeup::Taken),
+                None => Wakeup::Ask,
             };
             match (call, &self.seat) {
-                (Call::NotYet(_), Some(seat)) => {
+                (Wakeup::NotYet(_), Some(seat)) => {
                     let behind = line.behind.get_or_insert_default();
                     behind.seats.retain(|other| !Arc::ptr_eq(other, seat));
                 }
-                (Call::Given(lease), _) => {
+                (Wakeup::Given(lease), _) => {
                     given = Some(lease);
                     return Wakers::default();
                 }
-                (Call::Taken, _) => return Wakers::default(),
+                (Wakeup::Taken, _) => return Wakers::default(),
                 // It was our turn, whether we looked or not.
                 _ => line.asked(self.mode),
             }
@@ -415,7 +415,7 @@ impl Drop for Place {
         });
         // The next may have it.
         if let Some((hold, watched)) = given
-            && let Passed::Not(_watched) = self.lines.pass(&hold, watched)
+            && let PassOutcome::Not(_watched) = self.lines.pass(&hold, watched)
         {
             hold.release();
         }
@@ -460,14 +460,14 @@ mod tests {
         }
     }
 
-    fn is_turn(place: &mut Place) -> bool {
+    fn is_turn(place: &mut LocalPlace) -> bool {
         let turn = place.poll_turn(&Context::from_waker(Waker::noop()));
-        matches!(turn, Poll::Ready(Turn::Ask))
+        matches!(turn, Poll::Ready(Grant::Ask))
     }
 
     #[test]
     fn the_first_asks_and_the_others_follow_in_order() {
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<LocalQueues>::default();
         let mut places: Vec<_> = (0..4).map(|_| lines.enter(&terms(), 9).unwrap()).collect();
         assert_eq!(lines.waiting(), 3);
         // One in the middle gives up.
@@ -489,9 +489,9 @@ mod tests {
             companions: crate::node::names::redisson("lock:", b"lock:{k}"),
             ..Keys::clone(&redisson.keys)
         });
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<LocalQueues>::default();
         let both = [terms(), redisson].map(|terms| lines.enter(&terms, 9).unwrap());
-        assert!(both.iter().all(Place::is_turn));
+        assert!(both.iter().all(LocalPlace::is_turn));
         assert_eq!(lines.waiting(), 0);
     }
 
@@ -506,10 +506,10 @@ mod tests {
 
     #[test]
     fn readers_ask_side_by_side_and_pass_no_writer() {
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<LocalQueues>::default();
         let enter = |mode| lines.enter(&terms_of(mode), 9).unwrap();
         let readers = [enter(Mode::Shared), enter(Mode::Shared)];
-        assert!(readers.iter().all(Place::is_turn));
+        assert!(readers.iter().all(LocalPlace::is_turn));
         let mut writer = enter(Mode::Exclusive);
         let mut newcomer = enter(Mode::Shared);
         assert!(!is_turn(&mut writer) && !is_turn(&mut newcomer));
@@ -524,7 +524,7 @@ mod tests {
 
     #[test]
     fn as_many_ask_side_by_side_as_there_are_slots() {
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<LocalQueues>::default();
         let enter = || lines.enter(&terms_of(Mode::AnySlot(2)), 9).unwrap();
         let mut places: Vec<_> = (0..3).map(|_| enter()).collect();
         let turns: Vec<_> = places.iter_mut().map(is_turn).collect();
@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_nobody_took_goes_on() {
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<LocalQueues>::default();
         let first = lines.enter(&terms(), 9).unwrap();
         let second = lines.enter(&terms(), 9).unwrap();
         let mut third = lines.enter(&terms(), 9).unwrap();
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn a_line_is_bounded() {
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<LocalQueues>::default();
         let _asks = lines.enter(&terms(), 1).unwrap();
         let waits = lines.enter(&terms(), 1).unwrap();
         assert!(lines.enter(&terms(), 1).is_none());

@@ -1,5 +1,19 @@
-//! From a call to its lease: once, or through the line of this client and the
-//! queue of the others; and what is said where it comes to nothing.
+//! From a call to its lease: once, or through the queue of this client and the queue that the
+//! clients share.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | [`local_queue`] | the callers of this client wait in their order; the first of them asks the nodes |
+//! | [`driver`] | the first caller asks, queues at the lock's home, is called, and asks again |
+//! | [`inbox`] | the messages by which nodes call the waiters of this client |
+//! | [`failure_log`] | what the nodes said to the attempts of one call |
+//! | [`failed`] | the error that says why the lock was not acquired |
+
+mod driver;
+pub(crate) mod failed;
+mod failure_log;
+pub mod inbox;
+pub mod local_queue;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,15 +26,16 @@ use crate::error::{Error, ErrorKind, shown, within_wait};
 use crate::node::Mode;
 use crate::protocol::claim::Terms;
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::failed::Waited;
 use crate::protocol::hold::{Hold, look_for_slot};
 use crate::protocol::quorum::Kind;
 use crate::protocol::renewal::Watched;
 use crate::protocol::set::Set;
-use crate::protocol::waiting::inbox::Inbox;
-use crate::protocol::waiting::{Ended, Lines, Place, Quest, Turn};
+use driver::{AcquireLoop, LoopEnd};
+use failed::Waited;
+use inbox::Inbox;
+use local_queue::{Grant, LocalPlace, LocalQueues};
 
-/// How many slots of a semaphore are tried by whoever does not wait: each that the home names
+/// How many slots of a semaphore a call tries that does not wait: each that the home names
 /// may be another's a moment later.
 const SLOTS_TRIED: u32 = 4;
 
@@ -30,7 +45,7 @@ pub struct Wait<'a> {
     /// Zero tries once, without a place in the line; `None` waits forever.
     pub limit: Option<Duration>,
     /// The lines of the client.
-    pub lines: &'a Arc<Lines>,
+    pub lines: &'a Arc<LocalQueues>,
     /// Where the nodes call its waiters.
     pub inbox: &'a Arc<Inbox>,
     /// How many may wait in the line for a lock, behind the one that asks.
@@ -70,24 +85,24 @@ pub async fn acquire<T>(
         return Err(too_many(name, max_waiters));
     };
     match turn(set, &mut place, deadline, &mut reenter).await {
-        Some(Called::Turn(Turn::Ask)) => {}
-        Some(Called::Turn(Turn::Given((hold, watched)))) => {
+        Some(Called::Grant(Grant::Ask)) => {}
+        Some(Called::Grant(Grant::Given((hold, watched)))) => {
             return Ok(Acquired::Given(hold, watched));
         }
         Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
         None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
-    let mut quest = Quest::new(set, inbox, terms, &place);
-    let ended = quest.run(deadline, &mut reenter).await;
+    let mut attempts = AcquireLoop::new(set, inbox, terms, &place);
+    let ended = attempts.run(deadline, &mut reenter).await;
     // What was not won is taken back before the caller hears of it.
-    drop(quest);
+    drop(attempts);
     match ended {
-        Ended::Won(hold) => {
+        LoopEnd::Won(hold) => {
             place.won(&hold);
             Ok(Acquired::Hold(hold))
         }
-        Ended::Reentered(entered) => Ok(Acquired::Reentered(entered)),
-        Ended::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
+        LoopEnd::Reentered(entered) => Ok(Acquired::Reentered(entered)),
+        LoopEnd::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
     }
 }
 
@@ -133,7 +148,7 @@ async fn once<T>(
     Err(lost.to_error(set, name, Waited::Not))
 }
 
-/// What comes of it before then. Else it is dropped.
+/// What `what` brings before then. Else it is dropped.
 async fn within<T>(set: &Set, ends: Instant, what: impl Future<Output = T>) -> Option<T> {
     let (mut what, mut timer) = (pin!(what), set.clock.sleep_until(ends));
     poll_fn(|cx| match what.as_mut().poll(cx) {
@@ -169,7 +184,7 @@ async fn try_once<T>(
                 }
             }
         }
-        // Nobody can call one that is in no queue: this client alone has notices.
+        // A call that does not wait is queued nowhere, so only events of this client reach it.
         while registration.poll_notice(cx).is_ready() {
             if let Some(entered) = reenter() {
                 return Poll::Ready(Err(entered));
@@ -197,7 +212,7 @@ pub enum Acquired<T> {
 
 /// What the wait in a line ended with.
 enum Called<T> {
-    Turn(Turn),
+    Grant(Grant),
     /// What `reenter` had to offer.
     Reentered(T),
 }
@@ -205,21 +220,21 @@ enum Called<T> {
 /// Waits in the line until we are called; `None` at the deadline.
 async fn turn<T>(
     set: &Set,
-    place: &mut Place,
+    place: &mut LocalPlace,
     deadline: Instant,
     reenter: &mut impl FnMut() -> Option<T>,
 ) -> Option<Called<T>> {
     if place.is_turn() {
-        return Some(Called::Turn(Turn::Ask));
+        return Some(Called::Grant(Grant::Ask));
     }
     let mut timer = None;
     poll_fn(|cx| {
-        // First, for it leaves what we may be given to the next.
+        // First, for a lease that this call enters again leaves what it may be given to the next.
         if let Some(entered) = reenter() {
             return Poll::Ready(Some(Called::Reentered(entered)));
         }
         if let Poll::Ready(turn) = place.poll_turn(cx) {
-            return Poll::Ready(Some(Called::Turn(turn)));
+            return Poll::Ready(Some(Called::Grant(turn)));
         }
         if deadline == Instant::FAR {
             return Poll::Pending;
@@ -241,8 +256,8 @@ impl Drop for Attempt {
     }
 }
 
-fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {
-    // Whoever asked for us knows more, unless its nodes have yet to answer.
+fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &LocalPlace) -> Error {
+    // The caller that asked the nodes knows more, unless they have yet to answer it.
     let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
         return said.to_error(set, name, Waited::For(wait));

@@ -1,16 +1,16 @@
 //! What follows from the nodes' answers, from a notice and from the time: the
-//! stages of a quest, and how one comes after another.
+//! stages of the loop, and how one comes after another.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Quest;
+use super::AcquireLoop;
 use crate::clock::Instant;
 use crate::node::{Line, Mode, Nodes};
+use crate::protocol::acquire::inbox::Notice;
 use crate::protocol::claim::Path;
 use crate::protocol::claim::home::{self, Next, NodeState};
 use crate::protocol::retry;
-use crate::protocol::waiting::inbox::Notice;
 
 /// After this many polls in a row that nobody has answered all nodes are asked.
 const ALL_ASKED: u32 = 3;
@@ -33,7 +33,7 @@ pub(super) enum Stage {
     Pausing { until: Instant },
 }
 
-impl Quest<'_> {
+impl AcquireLoop<'_> {
     /// What follows from the nodes' answers, and from the time.
     pub(super) fn go_on(&mut self, now: Instant) {
         match self.stage {

@@ -20,25 +20,26 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::line::Place;
+use super::failure_log::FailureLog;
+use super::local_queue::LocalPlace;
 use crate::clock::{Instant, Sleep};
 use crate::node::{Mode, Nodes};
+use crate::protocol::acquire::inbox::{Inbox, Notice, Registration};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::{IN_A_ROW, Path, Terms, home};
 use crate::protocol::counters::count;
 use crate::protocol::hold::Hold;
 use crate::protocol::quorum::{Kind, quorum};
 use crate::protocol::set::Set;
-use crate::protocol::waiting::inbox::{Inbox, Notice, Registration};
 use stages::Stage;
 
 /// See the [module documentation](self). Dropped, the attempt is undone and the
 /// queues are left.
-pub(crate) struct Quest<'a> {
+pub(crate) struct AcquireLoop<'a> {
     set: &'a Arc<Set>,
     terms: &'a Terms,
     /// Our place in the line of this client.
-    place: &'a Place,
+    place: &'a LocalPlace,
     /// The nodes as the lock's homes.
     order: Vec<usize>,
     registration: Registration,
@@ -59,10 +60,8 @@ pub(crate) struct Quest<'a> {
     ended: u32,
     /// Polls in a row that no home has answered.
     in_vain: u32,
-    /// The token before, to which nodes may yet answer.
-    before: Option<Arc<Hold>>,
-    /// What the nodes said to those before that one.
-    last: Option<NoQuorum>,
+    /// What the nodes said to the attempts before.
+    failures: FailureLog,
     /// As it was given up, wrong settings alone prevented a quorum.
     misconfigured: bool,
     /// The deadline has passed, and answers are awaited that say why in vain.
@@ -70,8 +69,8 @@ pub(crate) struct Quest<'a> {
     timer: Option<(Instant, Sleep)>,
 }
 
-/// How a quest ended.
-pub(crate) enum Ended<T> {
+/// How the loop ended.
+pub(crate) enum LoopEnd<T> {
     /// The lease.
     Won(Arc<Hold>),
     /// The deadline came first, or nodes are set up so that there is no quorum. What the nodes have
@@ -81,20 +80,20 @@ pub(crate) enum Ended<T> {
     Reentered(T),
 }
 
-enum Event {
+enum LoopEvent {
     Progress,
     Notice(Notice),
     Timer,
 }
 
-impl<'a> Quest<'a> {
+impl<'a> AcquireLoop<'a> {
     pub(crate) fn new(
         set: &'a Arc<Set>,
         inbox: &'a Arc<Inbox>,
         terms: &'a Terms,
-        place: &'a Place,
-    ) -> Quest<'a> {
-        Quest {
+        place: &'a LocalPlace,
+    ) -> AcquireLoop<'a> {
+        AcquireLoop {
             set,
             terms,
             place,
@@ -111,8 +110,7 @@ impl<'a> Quest<'a> {
             asked: Instant::NEVER,
             ended: 0,
             in_vain: 0,
-            before: None,
-            last: None,
+            failures: FailureLog::default(),
             misconfigured: false,
             overtime: false,
             timer: None,
@@ -122,13 +120,13 @@ impl<'a> Quest<'a> {
     /// Goes on until the lock is won, and at most until `deadline`; where answers
     /// that are under way then decide why it was not, until they are in, at most
     /// for another `node_timeout`. `reenter` runs when something has changed in
-    /// this client, and at timers; it may end the quest with a result of its own.
-    // `&mut`: a quest taken by value would stand in the future twice.
+    /// this client, and at timers; it may end the loop with a result of its own.
+    // `&mut`: a loop taken by value would stand in the future twice.
     pub(crate) async fn run<T>(
         &mut self,
         deadline: Instant,
         reenter: &mut impl FnMut() -> Option<T>,
-    ) -> Ended<T> {
+    ) -> LoopEnd<T> {
         let now = self.set.clock.now();
         if self.set.contention.is_seen(&self.terms.keys.lock, now) {
             self.draw(self.most());
@@ -147,38 +145,38 @@ impl<'a> Quest<'a> {
             };
             let event = self.event(at).await;
             if self.hold().is_won() {
-                return Ended::Won(self.hold.take().expect("looked at above"));
+                return LoopEnd::Won(self.hold.take().expect("looked at above"));
             }
             let now = self.set.clock.now();
             if now >= deadline {
                 // Where the home has voted for us, the others are to be asked.
-                if let Event::Progress = event {
+                if let LoopEvent::Progress = event {
                     self.go_on(now);
                 }
                 let lost = self.so_far();
                 self.overtime = (now < latest) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
-                    return Ended::Failed(lost.in_the_end());
+                    return LoopEnd::Failed(lost.in_the_end());
                 }
                 continue;
             }
-            self.forget_answered();
+            self.failures.forget_answered();
             let look = match event {
-                Event::Progress => false,
-                Event::Notice(notice) => notice.look,
-                Event::Timer => true,
+                LoopEvent::Progress => false,
+                LoopEvent::Notice(notice) => notice.look,
+                LoopEvent::Timer => true,
             };
             if look && let Some(entered) = reenter() {
-                return Ended::Reentered(entered);
+                return LoopEnd::Reentered(entered);
             }
             match event {
-                Event::Notice(notice) => self.take_notice(notice, now),
-                Event::Progress | Event::Timer => self.go_on(now),
+                LoopEvent::Notice(notice) => self.take_notice(notice, now),
+                LoopEvent::Progress | LoopEvent::Timer => self.go_on(now),
             }
             if self.misconfigured {
                 let mut lost = self.so_far();
                 lost.misconfigured = true;
-                return Ended::Failed(lost);
+                return LoopEnd::Failed(lost);
             }
         }
     }
@@ -215,29 +213,29 @@ impl<'a> Quest<'a> {
         }
     }
 
-    async fn event(&mut self, at: Instant) -> Event {
+    async fn event(&mut self, at: Instant) -> LoopEvent {
         if self.timer.as_ref().is_none_or(|(set, _)| *set != at) {
             self.timer = (at != Instant::FAR).then(|| (at, self.set.clock.sleep_until(at)));
         }
         poll_fn(|cx| {
             let hold = self.hold.as_ref().expect("taken at the end only");
             if hold.poll_progress(&mut self.seen, cx).is_ready() {
-                return Poll::Ready(Event::Progress);
+                return Poll::Ready(LoopEvent::Progress);
             }
             if self.overtime {
-                self.before.iter().for_each(|before| before.listen(cx));
+                self.failures.listen(cx);
                 if self.so_far().kind() != Kind::Undecided {
-                    return Poll::Ready(Event::Progress);
+                    return Poll::Ready(LoopEvent::Progress);
                 }
             }
             if let Poll::Ready(notice) = self.registration.poll_notice(cx) {
-                return Poll::Ready(Event::Notice(notice));
+                return Poll::Ready(LoopEvent::Notice(notice));
             }
             if let Some((_, timer)) = &mut self.timer
                 && timer.as_mut().poll(cx).is_ready()
             {
                 self.timer = None;
-                return Poll::Ready(Event::Timer);
+                return Poll::Ready(LoopEvent::Timer);
             }
             Poll::Pending
         })
@@ -246,10 +244,7 @@ impl<'a> Quest<'a> {
 
     /// What the nodes have said last.
     fn so_far(&self) -> NoQuorum {
-        let before = self.before.as_ref();
-        let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
-        let before = before.as_ref().or(self.last.as_ref());
-        self.hold().so_far().after(before)
+        self.failures.summary(self.hold())
     }
 
     /// Asks the home alone: another than before, if that is out.
@@ -342,26 +337,13 @@ impl<'a> Quest<'a> {
         self.place.tell(Arc::new(lost));
         let hold = self.hold.take().expect("taken at the end only");
         hold.give_up(stay);
-        if hold.begun() != Instant::NEVER
-            && let Some(before) = self.before.replace(hold)
-        {
-            self.last = Some(before.so_far().after(self.last.as_ref()).closed());
-        }
-        self.forget_answered();
+        self.failures.note(hold);
         count(&self.set.counters.attempts_lost);
         self.home = stay;
         if stay.is_none() {
             self.registration.become_another();
         }
         self.draw(self.most());
-    }
-
-    /// Lets go of the token before, once nothing more is to come of it: there may be
-    /// thousands who wait.
-    fn forget_answered(&mut self) {
-        if let Some(before) = self.before.take_if(|before| before.is_answered()) {
-            self.last = Some(before.so_far().after(self.last.as_ref()));
-        }
     }
 
     /// How many fences to ask for where others may come to wait behind us.
@@ -379,7 +361,7 @@ impl<'a> Quest<'a> {
     }
 }
 
-impl Drop for Quest<'_> {
+impl Drop for AcquireLoop<'_> {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             hold.release();

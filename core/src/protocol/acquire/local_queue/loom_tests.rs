@@ -65,7 +65,7 @@ impl Link for Willing {
 
 /// What the callers of one client share.
 struct Shop {
-    lines: Arc<Lines>,
+    lines: Arc<LocalQueues>,
     set: Arc<Set>,
     watchdog: Arc<Watchdog>,
     /// Who asks or holds.
@@ -86,18 +86,18 @@ impl Shop {
         })
     }
 
-    fn enter(&self) -> Place {
+    fn enter(&self) -> LocalPlace {
         self.lines.enter(&terms(), 9).expect("not full")
     }
 
     /// Waits for a lease or the turn to win one, and gives it up.
-    fn serve(&self, mut place: Place) {
+    fn serve(&self, mut place: LocalPlace) {
         let (hold, watched) = match wait(|cx| place.poll_turn(cx)) {
-            Turn::Given(given) => {
+            Grant::Given(given) => {
                 self.goes_in();
                 given
             }
-            Turn::Ask => {
+            Grant::Ask => {
                 self.goes_in();
                 let hold = Hold::begin(&self.set, &terms(), 1, None);
                 assert!(hold.is_held());
@@ -109,7 +109,7 @@ impl Shop {
         thread::yield_now();
         self.served.fetch_add(1, Ordering::Relaxed);
         assert_eq!(self.inside.fetch_sub(1, Ordering::Relaxed), 1);
-        if let Passed::Not(_watched) = self.lines.pass(&hold, watched) {
+        if let PassOutcome::Not(_watched) = self.lines.pass(&hold, watched) {
             hold.release();
         }
     }
@@ -156,8 +156,8 @@ fn whoever_gives_up_at_any_moment_holds_up_nobody() {
             // It may have been called meanwhile, by its turn or with a lease.
             match turn {
                 Poll::Pending => drop(second),
-                Poll::Ready(Turn::Ask) => drop(second),
-                Poll::Ready(Turn::Given((hold, watched))) => {
+                Poll::Ready(Grant::Ask) => drop(second),
+                Poll::Ready(Grant::Given((hold, watched))) => {
                     drop(watched);
                     hold.release();
                 }

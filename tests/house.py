@@ -44,6 +44,8 @@ def wing(module):
 def code(path):
     """The text without comments, and without the tests at its end."""
     text = re.sub(r"//[^\n]*", "", path.read_text())
+    # Tests in files of their own may be named anywhere.
+    text = re.sub(r"#\[cfg\((?:all\()?test[^\n]*\]\s*(?:pub(?:\([a-z]+\))? )?mod \w+;", "", text)
     return re.split(r"#\[cfg\((?:all\()?test[^\n]*\]\s*(?:#\[[^\n]*\]\s*)*mod ", text)[0]
 
 
@@ -107,6 +109,18 @@ def imports(core=CORE):
         return module
 
     return {here: {home(path) for path in paths} - {here} for here, paths in named.items()}
+
+
+# What a claim does not have, in its files: it locks nothing, waits for nothing, reads no clock and sends nothing.
+IMPURE = re.compile(r"\b(?:sync::(?!Arc\b)\w+|sync::\{|Mutex|Atomic\w+|OnceLock|Cell|RefCell|Waker|Wakers|Context|Poll|async|await|Link|Sink|Clock|Set|event!|log)\b")
+
+
+def impure(core=CORE):
+    """What makes the claim another thing than a function of its state, an event and what it is told."""
+    for path in sorted((core / "protocol" / "claim").rglob("*.rs")):
+        if path.stem != "tests":
+            for word in sorted(set(IMPURE.findall(code(path)))):
+                yield f"{path.relative_to(core)}: {word}"
 
 
 def upward(arrows):

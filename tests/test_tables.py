@@ -211,6 +211,15 @@ class House(unittest.TestCase):
         ]:
             self.assertIn(found, self.planted(file, line)[0])
 
+    def test_a_claim_is_pure(self):
+        self.assertEqual(list(house.impure()), [])
+        for line, found in [("use std::sync::Mutex;", "Mutex"), ("use crate::protocol::set::Set;", "Set"), ("use crate::clock::Clock;", "Clock")]:
+            with tempfile.TemporaryDirectory() as folder:
+                core = pathlib.Path(folder)
+                (core / "protocol" / "claim").mkdir(parents=True)
+                (core / "protocol" / "claim" / "decide.rs").write_text(f"//! A file.\n\n{line}\n")
+                self.assertTrue(any(found in told for told in house.impure(core)), line)
+
     def test_no_static_can_be_copied_half_made(self):
         self.assertEqual(list(house.half_made()), [])
 

@@ -1,17 +1,18 @@
 //! The lease: what `acquire` returns.
 
+mod export;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::error::{Error, ErrorKind, shown};
 use crate::event::event;
-use crate::export::Exported;
 use crate::node::Mode;
 use crate::node::names::{Naming, is_same};
 use crate::protocol::acquire::local_queue::PassOutcome;
@@ -31,9 +32,9 @@ use crate::runtime::threads::Mask;
 /// lock.
 #[must_use = "a lease that is dropped releases its lock at once: bind it to a name, not to `_`"]
 pub struct Lease {
-    client: Arc<Inner>,
-    share: Share,
-    name: Arc<[u8]>,
+    pub(crate) client: Arc<Inner>,
+    pub(crate) share: Share,
+    pub(crate) name: Arc<[u8]>,
     naming: Naming,
     /// What an extension without one of its own lengthens it to.
     ttl: Duration,
@@ -108,12 +109,6 @@ impl Lease {
         let released = self.share.is_released();
         let ours = !released && self.client.is_here();
         ours.then_some(&held.hold)
-    }
-
-    /// For bindings: whether this handle has been given back.
-    #[doc(hidden)]
-    pub fn is_released(&self) -> bool {
-        self.share.is_released()
     }
 
     /// Lengthens the lease to `ttl` from now, to its own ttl with `None`; never
@@ -254,112 +249,6 @@ impl Lease {
         self.extended(hold.extend(lease, ttl).await, "share")
     }
 
-    /// Ends the lease here without releasing the lock, and returns a text with which one other
-    /// client of the same nodes [goes on with it](crate::Client::adopt): in another process, in
-    /// another language, on another host.
-    ///
-    /// The lease is lengthened to its full ttl first. Then it is over for this client, and
-    /// nobody renews it: another client has to adopt it within the ttl, or for as long as it was
-    /// extended beyond that, else the lock is free then. Until then the lock is held by nobody
-    /// who could know of a loss, so do not touch what it protects.
-    ///
-    /// **The text is a secret**: whoever has it can take the lock. Hand it on as you would a
-    /// password.
-    ///
-    /// # Errors
-    ///
-    /// `LockLost` if it is lost; `NotOwner` after release, and where another call released it meanwhile; `QuorumUnavailable` if too few
-    /// nodes answered to lengthen it: then it is held here as before, as it is where
-    /// `InvalidArgument` says that others hold this lease too (re-entry: release the inner
-    /// handles first), that it is [shared](crate::Lock::shared), or [kept](crate::Lock::keep).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves the lease held here.
-    pub async fn export(&self) -> Result<String, Error> {
-        self.prepare_export().await?;
-        self.export_now()
-    }
-
-    /// For bindings: what of an [`export`](Lease::export) has to be waited for. The lease is held
-    /// as before, and may be exported.
-    #[doc(hidden)]
-    pub async fn prepare_export(&self) -> Result<(), Error> {
-        self.may_export()?;
-        match self.client.owners.handles(&self.share) {
-            0 => return Err(self.not_owner()),
-            1 => {}
-            _ => return Err(self.entered_again()),
-        }
-        let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
-        let ttl = hold.terms.timing.ttl;
-        self.extended(hold.extend(lease, ttl).await, "export")?;
-        Ok(())
-    }
-
-    /// Whether the lease is one that may be exported.
-    fn may_export(&self) -> Result<(), Error> {
-        self.client.check()?;
-        if self.share.is_released() {
-            return Err(self.not_owner());
-        }
-        let terms = &self.share.held.hold.terms;
-        Err(self.not_exported(if self.is_shared() {
-            "it is shared, and others hold the lock beside it"
-        } else if terms.keys.field.is_some() {
-            "in Redisson's layout it is its owner's"
-        } else if !terms.asked.keep.is_zero() {
-            "its lock is kept beyond the release, by the client that won it"
-        } else {
-            return Ok(());
-        }))
-    }
-
-    fn entered_again(&self) -> Error {
-        self.not_exported("it was entered more than once: release the inner handles first")
-    }
-
-    fn not_exported(&self, why: &str) -> Error {
-        Error::invalid(format!(
-            "the lease of the lock {} cannot be exported: {why}",
-            shown(&self.name)
-        ))
-    }
-
-    /// For bindings: ends the lease here, and returns the text with which another client goes on.
-    /// It waits for nothing, and a binding calls it where its caller goes on with the text: so a
-    /// call that is given up ends no lease.
-    #[doc(hidden)]
-    pub fn export_now(&self) -> Result<String, Error> {
-        // It may have been released, or downgraded, meanwhile.
-        self.may_export()?;
-        let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
-        // From here on no call enters the lease, gives it back, or passes it on.
-        let _watched = match self.client.owners.leave_alone(&self.share) {
-            Left::Last(watched) => watched,
-            Left::Before => return Err(self.not_owner()),
-            Left::Others => return Err(self.entered_again()),
-        };
-        let Some(max_hold) = hold.export(lease) else {
-            return Err(self.lost_error());
-        };
-        let settings = &self.client.settings;
-        let exported = Exported {
-            set_name: settings.set_name.to_string(),
-            nodes: settings.nodes.len() as u64,
-            queue: hold.keys().companions.queue().to_vec(),
-            name: self.name.to_vec(),
-            raw: self.naming == Naming::Raw,
-            slot: self.slot(),
-            value: hold.value(),
-            ttl: hold.terms.timing.ttl,
-            renew: hold.terms.asked.renew,
-            fence: hold.last_fence(),
-            max_hold,
-        };
-        Ok(exported.to_text())
-    }
-
     /// Releases this handle; the last handle of a lease frees the lock. Returns
     /// whether the lock was still held. A second call returns false.
     ///
@@ -395,46 +284,12 @@ impl Lease {
         Lost(held.hold.lost(held.lease))
     }
 
-    /// For bindings: calls `ring` at the loss, where that is found out, as long
-    /// as the result lives; now, if the loss has come.
-    #[doc(hidden)]
-    pub fn bell(&self, ring: impl Fn() + Send + Sync + 'static) -> Lost {
-        let bell = Arc::new(Bell(ring));
-        let mut lost = self.lost();
-        let waker = Waker::from(bell.clone());
-        if Pin::new(&mut lost)
-            .poll(&mut Context::from_waker(&waker))
-            .is_ready()
-        {
-            bell.wake();
-        }
-        lost
-    }
-
     /// Why the lease was lost; `None` while it is held and after a release.
     pub fn loss(&self) -> Option<LossReason> {
         if !self.client.is_here() {
             return None;
         }
         self.share.held.hold.loss(self.share.held.lease)
-    }
-
-    /// For the command: what will end the lease, unless the nodes answer again: `max_hold`, which
-    /// no renewal moves, or that it expires.
-    #[doc(hidden)]
-    pub fn ending(&self) -> LossReason {
-        if self.share.held.hold.is_at_its_cap() {
-            LossReason::MaxHold
-        } else {
-            LossReason::Expired
-        }
-    }
-
-    /// For the command: what each node said last of the lease, in the order of the node list: why
-    /// it is not renewed, or was lost.
-    #[doc(hidden)]
-    pub fn answers(&self) -> Vec<NodeError> {
-        self.share.held.hold.answers()
     }
 
     /// Calls `callback` once when the lease is lost, on a thread that is there for
@@ -473,50 +328,6 @@ impl Lease {
     pub(crate) fn handed_over(self) -> Lease {
         self.hand_over();
         self
-    }
-
-    /// For bindings: the lease as it reaches its caller, if it is still held
-    /// then. One that is lost is given back, and its error is what the caller
-    /// gets.
-    #[doc(hidden)]
-    pub fn delivered(self) -> Result<Lease, Error> {
-        if self.is_held() {
-            Ok(self.handed_over())
-        } else {
-            Err(self.lost_error())
-        }
-    }
-
-    /// For bindings: gives a handle back in the background that was delivered to nobody,
-    /// after all. It keeps nothing.
-    #[doc(hidden)]
-    pub fn take_back(&self) {
-        if !self.client.is_here() {
-            return;
-        }
-        if let Left::Last(watched) = self.client.owners.leave(&self.share) {
-            let hold = &self.share.held.hold;
-            if self.share.is_first() {
-                hold.take_back();
-            }
-            if let PassOutcome::Not(_) = self.client.lines.pass(hold, watched) {
-                hold.release();
-            }
-        }
-    }
-
-    /// For bindings: what a scoped form raises when its body ends after a loss.
-    #[doc(hidden)]
-    pub fn lost_error(&self) -> Error {
-        let reason = self.loss().map_or("released", LossReason::as_str);
-        Error::new(
-            ErrorKind::LockLost,
-            format!(
-                "the lock {} is held no longer ({reason}): stop the work it protects",
-                shown(&self.name)
-            ),
-        )
-        .about(&self.name, None)
     }
 }
 
@@ -606,21 +417,13 @@ impl fmt::Debug for Lease {
 
 /// The loss of a lease, to wait for. See [`Lease::lost`].
 #[must_use = "it does nothing unless polled"]
-pub struct Lost(Watch);
+pub struct Lost(pub(crate) Watch);
 
 impl Future for Lost {
     type Output = LossReason;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         Pin::new(&mut self.0).poll(cx)
-    }
-}
-
-struct Bell<F>(F);
-
-impl<F: Fn() + Send + Sync> Wake for Bell<F> {
-    fn wake(self: Arc<Self>) {
-        (self.0)();
     }
 }
 
@@ -631,256 +434,4 @@ impl fmt::Debug for Lost {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::blocking::wait;
-    use crate::{Client, testing};
-    use std::pin::pin;
-
-    /// A lease that was released, and the one of the same token that followed it.
-    fn passed_on() -> (Client, Lease, Lease) {
-        let client = Client::builder().nodes(testing::nodes(3)).label("first");
-        let client = client.build().unwrap();
-        let lock = client
-            .lock("k")
-            .fencing(false)
-            .wait(Duration::from_secs(60));
-        let first = wait(lock.acquire()).unwrap();
-        let lock = lock.label("second");
-        let mut next = pin!(lock.acquire());
-        // It stands in the line from here on.
-        let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(waits.is_pending());
-        assert!(wait(first.release()).unwrap());
-        let second = wait(next).unwrap();
-        assert_eq!(first.token(), second.token());
-        (client, first, second)
-    }
-
-    #[test]
-    fn an_export_that_nobody_gets_ends_nothing() {
-        let nodes = testing::nodes(3);
-        let (client, other) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
-        let lease = wait(client.lock("k").acquire()).unwrap();
-        wait(lease.prepare_export()).unwrap();
-        assert!(lease.is_held() && wait(lease.extend(None)).is_ok());
-        // It was entered meanwhile, or given back.
-        let owned = client.lock("o").owner(crate::Owner::named("me"));
-        let outer = wait(owned.acquire()).unwrap();
-        wait(outer.prepare_export()).unwrap();
-        let inner = wait(owned.acquire()).unwrap();
-        let refused = outer.export_now().unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
-        assert!(wait(inner.release()).unwrap() && outer.is_held());
-        assert!(wait(outer.release()).unwrap());
-        let refused = outer.export_now().unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::NotOwner);
-        // And who gets the text goes on.
-        let text = lease.export_now().unwrap();
-        assert!(!lease.is_held());
-        assert!(wait(other.adopt(&text)).unwrap().is_held());
-    }
-
-    #[test]
-    fn what_is_passed_on_has_the_label_of_who_has_it() {
-        let (client, _first, second) = passed_on();
-        // As its first renewal does.
-        wait(second.extend(None)).unwrap();
-        let lock = client.lock("k");
-        let found = wait(lock.inspect()).unwrap();
-        let holder = found.holder().expect("it is held");
-        assert_eq!((holder.label(), holder.votes()), (Some("second"), 3));
-        assert!(wait(second.release()).unwrap());
-        assert!(!wait(lock.inspect()).unwrap().is_locked());
-    }
-
-    #[test]
-    fn nodes_hear_at_once_who_has_what_was_passed_on() {
-        let client = Client::builder().nodes(testing::nodes(3)).label("first");
-        let client = client.build().unwrap();
-        let minute = Duration::from_secs(60);
-        let lock = client.lock("k").ttl(minute).fencing(false).wait(None);
-        let first = wait(lock.acquire()).unwrap();
-        let lock = lock.label("second");
-        let mut next = pin!(lock.acquire());
-        let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(waits.is_pending());
-        assert!(wait(first.release()).unwrap());
-        let second = wait(next).unwrap();
-        // Its renewal would come when a third of the ttl is over.
-        let begun = second.remaining();
-        let told = || {
-            let found = wait(client.lock("k").inspect()).unwrap();
-            found
-                .holder()
-                .and_then(|holder| holder.label().map(str::to_owned))
-        };
-        while told().as_deref() != Some("second") {
-            assert!(second.remaining() + minute / 6 > begun, "{:?}", told());
-            std::thread::yield_now();
-        }
-        assert!(wait(second.release()).unwrap());
-    }
-
-    #[test]
-    fn the_loss_of_what_was_passed_on_is_told_to_who_has_it_alone() {
-        let nodes = testing::nodes(1);
-        let client = Client::new(&nodes).unwrap();
-        let name = "passed-on-and-lost";
-        let lock = client.lock(name).fencing(false).wait(None);
-        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let tells = |which: &'static str| {
-            let told = told.clone();
-            move |reason| told.lock().unwrap().push((which, reason))
-        };
-        let first = wait(lock.acquire()).unwrap();
-        first
-            .share
-            .held
-            .hold
-            .on_lost(first.number(), Box::new(tells("before")));
-        let mut next = pin!(lock.acquire());
-        let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(waits.is_pending());
-        assert!(wait(first.release()).unwrap());
-        let second = wait(next).unwrap();
-        assert_eq!(first.token(), second.token());
-        let (hold, lease) = (&first.share.held.hold, first.number());
-        hold.on_lost(lease, Box::new(tells("late")));
-        hold.on_lost(second.number(), Box::new(tells("second")));
-        assert_eq!(testing::lose(name, LossReason::Refused), 1);
-        hold.on_lost(lease, Box::new(tells("too late")));
-        assert_eq!(*told.lock().unwrap(), [("second", LossReason::Refused)]);
-        assert_eq!(
-            (first.loss(), second.loss()),
-            (None, Some(LossReason::Refused))
-        );
-    }
-
-    /// It is asked for again behind it where a node has lost its counter, so that no lease that
-    /// is passed on from here has a fence that was counted for another.
-    #[test]
-    fn a_lease_with_others_behind_it_has_a_block_of_fences_and_renews_all_of_it() {
-        let client = Client::new(testing::nodes(3)).unwrap();
-        let lock = client.lock("k").wait(None);
-        let mut cx = Context::from_waker(Waker::noop());
-        let held = wait(lock.acquire()).unwrap();
-        let mut next = [pin!(lock.acquire()), pin!(lock.acquire())];
-        for next in &mut next {
-            assert!(next.as_mut().poll(&mut cx).is_pending());
-        }
-        // Alone it had no block, so this one is won anew, with one.
-        assert!(wait(held.release()).unwrap());
-        let [first, second] = next;
-        let first = wait(first).unwrap();
-        let (hold, fence) = (first.hold().clone(), first.fence().unwrap());
-        assert_eq!(
-            hold.last_fence(),
-            fence + u64::from(crate::protocol::claim::IN_A_ROW)
-        );
-        assert!(hold.renews_fence() == hold.last_fence());
-        assert!(wait(first.release()).unwrap());
-        let second = wait(second).unwrap();
-        assert_eq!(
-            (second.token(), second.fence()),
-            (first.token(), Some(fence + 1))
-        );
-        assert!(hold.renews_fence() == hold.last_fence());
-    }
-
-    #[test]
-    fn what_cannot_be_exported_is_held_as_before() {
-        let client = Client::new(testing::nodes(3)).unwrap();
-        let lock = || client.lock("k").owner(crate::Owner::named("me"));
-        for lock in [
-            lock().shared(true),
-            lock().keep(Duration::from_millis(1)),
-            lock().layout(crate::Layout::Redisson),
-        ] {
-            let lease = wait(lock.acquire()).unwrap();
-            let refused = wait(lease.export()).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
-            assert!(lease.is_held() && wait(lease.release()).unwrap());
-        }
-    }
-
-    #[test]
-    fn what_is_exported_lasts_for_its_ttl_from_then_on() {
-        let client = Client::new(testing::nodes(3)).unwrap();
-        let lock = client.lock("k").ttl(Duration::from_secs(60)).renew(false);
-        let lease = wait(lock.acquire()).unwrap();
-        let moment = Duration::from_millis(100);
-        let begun = lease.remaining();
-        while lease.remaining() + moment > begun {
-            std::thread::yield_now();
-        }
-        let left = || {
-            let found = wait(client.lock("k").inspect()).unwrap();
-            found.holder().and_then(crate::Holder::left).unwrap()
-        };
-        let before = left();
-        let text = wait(lease.export()).unwrap();
-        // The text waits for its adopter.
-        let after = left();
-        assert!(after > before + moment / 2, "{after:?} behind {before:?}");
-        assert!(wait(wait(client.adopt(&text)).unwrap().release()).unwrap());
-    }
-
-    #[test]
-    fn a_slot_goes_on_as_that_slot() {
-        let client = Client::new(testing::nodes(3)).unwrap();
-        let slots = || client.semaphore("s", 2).wait(Duration::ZERO);
-        let (first, second) = (
-            wait(slots().acquire()).unwrap(),
-            wait(slots().acquire()).unwrap(),
-        );
-        let slot = first.slot();
-        let text = wait(first.export()).unwrap();
-        let adopted = wait(client.adopt(&text)).unwrap();
-        assert!(slot.is_some() && adopted.slot() == slot && second.slot() != slot);
-        let full = wait(slots().acquire()).unwrap_err();
-        assert_eq!(full.kind(), ErrorKind::Contended);
-    }
-
-    #[test]
-    fn several_last_as_long_as_the_first_that_ends_and_its_loss_is_told_once() {
-        let client = Client::new(testing::nodes(1)).unwrap();
-        let all = client.lock_all(["s-a", "s-b"]).renew(false);
-        let leases = wait(all.acquire()).unwrap();
-        wait(leases.get("s-b").unwrap().extend(Duration::from_secs(50))).unwrap();
-        assert!(leases.remaining() <= Duration::from_secs(10));
-        let (told, hears) = std::sync::mpsc::channel();
-        leases.on_lost(move |name, reason| told.send((name.to_vec(), reason)).unwrap());
-        for name in ["s-b", "s-a"] {
-            assert_eq!(testing::lose(name, LossReason::Refused), 1);
-        }
-        let first = hears.recv().unwrap();
-        assert_eq!(first.1, LossReason::Refused);
-        // A loss by then has no listener.
-        assert_eq!(leases.delivered().unwrap_err().kind(), ErrorKind::LockLost);
-        assert!(hears.recv().is_err());
-    }
-
-    #[test]
-    fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
-        let (_client, first, second) = passed_on();
-        let (hold, lease) = (&first.share.held.hold, first.share.held.lease);
-        // As one does who asked before it was released, and comes to do it later.
-        assert!(hold.export(lease).is_none());
-        assert!(!hold.share(lease));
-        let ttl = hold.terms.timing.ttl;
-        assert!(matches!(wait(hold.extend(lease, ttl)), Extended::Lost));
-        assert!(second.is_held() && !second.is_shared());
-        assert_eq!(second.loss(), None);
-        for gone in [
-            wait(first.export()).map(drop),
-            wait(first.downgrade()),
-            wait(first.extend(None)),
-            wait(first.ensure(Duration::from_millis(1))),
-        ] {
-            assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotOwner);
-        }
-        assert!(!wait(first.release()).unwrap() && !first.is_held());
-        assert!(second.is_held() && wait(second.release()).unwrap());
-    }
-}
+mod tests;

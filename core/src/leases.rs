@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -20,12 +20,12 @@ use crate::protocol::loss::LossReason;
 /// needs them has to stop. Those that are not lost stay held until they are released, so
 /// that nobody else comes in while it stops. Dropping releases them all, in the background.
 #[must_use = "leases that are dropped release their locks at once: bind them to a name, not to `_`"]
-pub struct Leases(Vec<Arc<Lease>>);
+pub struct Leases(pub(crate) Vec<Arc<Lease>>);
 
 /// See [`Leases::places`].
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Places(Vec<(Naming, Arc<[u8]>)>);
+pub struct Places(pub(crate) Vec<(Naming, Arc<[u8]>)>);
 
 impl Places {
     /// The place of the lease on the lock of that name.
@@ -49,18 +49,6 @@ impl Leases {
     /// `x` and `{x}` are one lock.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Lease> {
         self.iter().find(|lease| lease.is_of(name.as_ref()))
-    }
-
-    /// For bindings: which of them is that of which name, also when they are over.
-    #[doc(hidden)]
-    pub fn places(&self) -> Places {
-        Places(self.iter().map(Lease::naming).collect())
-    }
-
-    /// For bindings, and the simulator: each of them, to be kept by itself as well.
-    #[doc(hidden)]
-    pub fn parts(&self) -> &[Arc<Lease>] {
-        &self.0
     }
 
     /// Whether all of them are valid now: see [`Lease::is_held`].
@@ -161,51 +149,6 @@ impl Leases {
     pub(crate) fn handed_over(self) -> Leases {
         self.iter().for_each(Lease::hand_over);
         self
-    }
-
-    /// For bindings: the leases as they reach their caller, if all are still held then:
-    /// see [`Lease::delivered`].
-    #[doc(hidden)]
-    pub fn delivered(self) -> Result<Leases, Error> {
-        let lost = self.iter().find(|lease| !lease.is_held());
-        match lost.map(Lease::lost_error) {
-            None => Ok(self.handed_over()),
-            Some(error) => Err(error),
-        }
-    }
-
-    /// For bindings: calls `ring` at each loss, where that is found out, as long as the
-    /// result lives; now, if one has come.
-    #[doc(hidden)]
-    pub fn bell(&self, ring: impl Fn() + Send + Sync + 'static) -> Vec<Lost> {
-        let ring = Arc::new(ring);
-        let bell = |lease: &Lease| {
-            let ring = ring.clone();
-            lease.bell(move || ring())
-        };
-        self.iter().map(bell).collect()
-    }
-
-    /// For bindings: releases in the background.
-    #[doc(hidden)]
-    pub fn let_go(&self) {
-        // Once polled, a release is on its way.
-        let _ = pin!(self.release()).poll(&mut Context::from_waker(Waker::noop()));
-    }
-
-    /// For bindings: gives them back in the background that were delivered to nobody, after
-    /// all. They keep nothing.
-    #[doc(hidden)]
-    pub fn take_back(&self) {
-        self.iter().for_each(Lease::take_back);
-    }
-
-    /// For bindings: what a scoped form raises when its body ends after a loss; `None`
-    /// where there was none.
-    #[doc(hidden)]
-    pub fn lost_error(&self) -> Option<Error> {
-        let lost = self.iter().find(|lease| lease.loss().is_some())?;
-        Some(lost.lost_error())
     }
 }
 

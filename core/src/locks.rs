@@ -27,7 +27,8 @@ use crate::config::{LockOptions, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{Lease, Lost};
 use crate::leases::{Leases, together};
-use crate::lock::{Lock, unless_others};
+use crate::lock::Lock;
+use crate::lock::win::Win;
 use crate::owner::Owner;
 
 /// How many locks may be asked for at once.
@@ -45,18 +46,11 @@ const MOST: usize = 16;
 /// ```
 #[derive(Clone)]
 #[must_use = "it holds nothing until it is acquired"]
-pub struct Locks(Vec<Lock>);
+pub struct Locks(pub(crate) Vec<Lock>);
 
 lock_option_setters!(Locks);
 
 impl Locks {
-    /// For bindings: locks of one client with the same options, each of which may have an
-    /// owner of its own.
-    #[doc(hidden)]
-    pub fn of(locks: Vec<Lock>) -> Locks {
-        Locks(locks)
-    }
-
     fn change(self, change: impl Fn(&mut LockOptions)) -> Locks {
         let locks = self.0.into_iter();
         Locks(locks.map(|lock| lock.change(&change)).collect())
@@ -106,7 +100,7 @@ impl Locks {
     }
 
     /// The locks in the order in which they are taken, each name once.
-    fn in_order(&self) -> Result<Vec<Lock>, Error> {
+    pub(crate) fn in_order(&self) -> Result<Vec<Lock>, Error> {
         let mut keyed = Vec::with_capacity(self.0.len());
         for lock in &self.0 {
             lock.check()?;
@@ -150,19 +144,7 @@ impl Locks {
         Ok(self.win().await?.handed_over())
     }
 
-    /// For bindings: as [`acquire`](Locks::acquire), but the leases are nobody's before they
-    /// are [delivered](Leases::delivered).
-    #[doc(hidden)]
-    pub async fn win(&self) -> Result<Leases, Error> {
-        let locks = self.in_order()?;
-        let first = locks[0].clone();
-        let timed = first.timed()?;
-        let outcome = Locks::gather(locks).await;
-        timed.end(outcome.as_ref().map(|_| false));
-        outcome
-    }
-
-    async fn gather(locks: Vec<Lock>) -> Result<Leases, Error> {
+    pub(crate) async fn gather(locks: Vec<Lock>) -> Result<Leases, Error> {
         let client = locks[0].running()?.clone();
         let wait = locks[0].waits();
         let deadline = wait.map(|wait| client.set.clock.now() + wait);
@@ -218,13 +200,6 @@ impl Locks {
         let leases = self.clone().wait(wait).try_win().await?;
         Ok(leases.map(Leases::handed_over))
     }
-
-    /// For bindings: as [`try_acquire_for`](Locks::try_acquire_for) with the wait of its
-    /// own, but the leases are nobody's before they are [delivered](Leases::delivered).
-    #[doc(hidden)]
-    pub async fn try_win(&self) -> Result<Option<Leases>, Error> {
-        self.win().await.map(Some).or_else(unless_others)
-    }
 }
 
 impl fmt::Debug for Locks {
@@ -277,8 +252,8 @@ impl Gathering {
         Ok(())
     }
 
-    fn keep(&mut self, i: usize, (lease, entered): (Lease, bool)) {
-        (self.won[i], self.entered[i]) = (Some(lease), entered);
+    fn keep(&mut self, i: usize, win: Win) {
+        (self.won[i], self.entered[i]) = (Some(win.lease), win.reentered);
     }
 
     /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile,

@@ -1,6 +1,11 @@
 //! What the bindings to other languages share, and Rust itself has no need of.
 
 mod call;
+mod election;
+mod lease;
+mod leases;
+mod lock;
+mod locks;
 mod mailbox;
 mod owned;
 mod spawn;

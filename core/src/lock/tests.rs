@@ -1,3 +1,4 @@
+use crate::protocol::loss::LossReason;
 use std::pin::pin;
 use std::sync::mpsc::channel;
 use std::task::{Context, Waker};

@@ -31,7 +31,6 @@ use crate::protocol::counters::count;
 use crate::protocol::hold::Hold;
 use crate::protocol::quorum::{Kind, quorum};
 use crate::protocol::set::Set;
-use stages::Stage;
 
 /// See the [module documentation](self). Dropped, the attempt is undone and the
 /// queues are left.
@@ -67,6 +66,19 @@ pub(crate) struct AcquireLoop<'a> {
     /// The deadline has passed, and answers are awaited that say why in vain.
     overtime: bool,
     timer: Option<(Instant, Sleep)>,
+}
+
+/// What the loop is about.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The home alone was asked.
+    Polling,
+    /// It refused. It is asked again then, or when it calls.
+    Waiting { until: Instant },
+    /// All were asked; those that refused this many times, and again then.
+    Asking { tries: u32, again: Option<Instant> },
+    /// Nobody is asked before then.
+    Pausing { until: Instant },
 }
 
 /// How the loop ended.

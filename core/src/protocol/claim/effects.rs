@@ -6,8 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::clock::Instant;
-use crate::node::{Keys, Op, Value};
-use crate::protocol::claim::release::ReleasePlan;
+use crate::node::{Keys, Leaving, Op, Value};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 
@@ -74,6 +73,34 @@ pub(crate) struct Ask {
     pub(crate) server: u64,
     /// Until when its answer is waited for.
     pub(crate) deadline: Instant,
+}
+
+/// What is sent to take a token, or its waiter, away from the nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleasePlan {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) value: Value,
+    /// How the release leaves the lock.
+    pub(crate) after: Leaving,
+    /// The lock is to stay taken: only a node that has stored so has done it.
+    pub(crate) keeps: bool,
+    /// Until when an answer is waited for.
+    pub(crate) deadline: Instant,
+    /// Until when it is sent again.
+    pub(crate) give_up: Instant,
+    pub(crate) nodes: PerNode<NodeRelease>,
+}
+
+/// What is sent to one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeRelease {
+    pub(crate) node: usize,
+    /// The vote is taken back: the token may stand there.
+    pub(crate) token: bool,
+    /// The waiter is taken out of the queue: it may stand there.
+    pub(crate) waiter: bool,
+    /// By plain commands, and by script otherwise.
+    pub(crate) native: bool,
 }
 
 /// How a lease ended.

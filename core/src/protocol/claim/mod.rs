@@ -23,7 +23,7 @@ pub(crate) mod env;
 pub(crate) mod failure;
 pub(crate) mod home;
 mod lease;
-pub(crate) mod release;
+mod release;
 mod slot;
 mod terms;
 mod votes;
@@ -36,13 +36,13 @@ use crate::node::{Keys, Mode, Nodes, Reply, Ticket, Value};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::quorum::{Verdict, Vote};
-use crate::protocol::timing::Timing;
 use effects::{Effects, Wake};
 use env::Env;
-use votes::Votes;
+use votes::{Rules, Votes};
 
 pub(crate) use lease::IN_A_ROW;
 pub use terms::Terms;
+pub(crate) use votes::Phase;
 
 /// One token's life. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,17 +67,6 @@ pub(crate) struct Claim {
     /// The first request of the attempt was sent after this moment; `NEVER` before.
     begun: Instant,
     renew_every: Duration,
-}
-
-/// How far the token has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
-    /// The round is open.
-    Asking,
-    /// A quorum voted for it: a lease.
-    Held,
-    /// No longer wanted: lost, undone or released.
-    Dead,
 }
 
 /// The round that is to win the token.
@@ -200,25 +189,6 @@ pub(crate) struct Beginning {
     pub(crate) renew_every: Duration,
     /// How many nodes the set has.
     pub(crate) nodes: usize,
-}
-
-/// What a vote is worth, and when it is renewed.
-#[derive(Clone, Copy, Debug)]
-struct Rules {
-    timing: Timing,
-    /// Bound on the difference of clock rates.
-    drift: f64,
-    /// From one renewal of a vote to the next.
-    renew_every: Duration,
-}
-
-impl Rules {
-    /// A moment for a renewal, on a coarse grid: leases that are due at about
-    /// the same time share one wake-up and one write.
-    fn coarse(&self, at: Instant) -> Instant {
-        let grid = (self.timing.ttl.as_nanos() as u64 / 256).max(1);
-        Instant(at.0.div_ceil(grid) * grid)
-    }
 }
 
 impl Claim {

@@ -1,44 +1,15 @@
 //! The end of a token: what it may have left on the nodes, and what is sent to which node so that
 //! nothing of it is left there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::effects::{Effects, Over, PerNode, Wake};
+use super::effects::{Effects, NodeRelease, Over, PerNode, ReleasePlan, Wake};
 use super::env::Env;
 use super::votes::Votes;
 use super::{Claim, Phase};
 use crate::clock::{self, Instant};
-use crate::node::{Keys, Leaving, Mode, Nodes, Value, native};
+use crate::node::{Leaving, Mode, Nodes, Value, native};
 use crate::protocol::quorum::Vote;
-
-/// What is sent to take a token, or its waiter, away from the nodes.
-#[derive(Clone, Debug)]
-pub(crate) struct ReleasePlan {
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) value: Value,
-    /// How the release leaves the lock.
-    pub(crate) after: Leaving,
-    /// The lock is to stay taken: only a node that has stored so has done it.
-    pub(crate) keeps: bool,
-    /// Until when an answer is waited for.
-    pub(crate) deadline: Instant,
-    /// Until when it is sent again.
-    pub(crate) give_up: Instant,
-    pub(crate) nodes: PerNode<NodeRelease>,
-}
-
-/// What is sent to one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeRelease {
-    pub(crate) node: usize,
-    /// The vote is taken back: the token may stand there.
-    pub(crate) token: bool,
-    /// The waiter is taken out of the queue: it may stand there.
-    pub(crate) waiter: bool,
-    /// By plain commands, and by script otherwise.
-    pub(crate) native: bool,
-}
 
 /// What of an attempt may be left on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

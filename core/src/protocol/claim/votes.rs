@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::node::{Fault, FaultKind, Line, Op, Reply, Ticket};
-use crate::protocol::claim::{Phase, Rules};
 use crate::protocol::fence::Mark;
 use crate::protocol::quorum::{self, Verdict, Vote};
 use crate::protocol::retry;
+use crate::protocol::timing::Timing;
 
 /// The nodes' votes for one token, in the order of the node list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +87,36 @@ pub(super) struct ConfirmedVote {
     pub(super) until: Instant,
     /// Which server that was: see [`Ticket::server`].
     pub(super) server: u64,
+}
+
+/// How far the token has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// The round is open.
+    Asking,
+    /// A quorum voted for it: a lease.
+    Held,
+    /// No longer wanted: lost, undone or released.
+    Dead,
+}
+
+/// What a vote is worth, and when it is renewed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) timing: Timing,
+    /// Bound on the difference of clock rates.
+    pub(super) drift: f64,
+    /// From one renewal of a vote to the next.
+    pub(super) renew_every: Duration,
+}
+
+impl Rules {
+    /// A moment for a renewal, on a coarse grid: leases that are due at about
+    /// the same time share one wake-up and one write.
+    pub(super) fn coarse(&self, at: Instant) -> Instant {
+        let grid = (self.timing.ttl.as_nanos() as u64 / 256).max(1);
+        Instant(at.0.div_ceil(grid) * grid)
+    }
 }
 
 /// Whether a node is to be asked the same once more, and nothing else has come of its reply.

@@ -9,7 +9,7 @@ use super::Hold;
 use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Op, Reply, Request, Sink, Ticket, Value};
-use crate::protocol::claim::release::ReleasePlan;
+use crate::protocol::claim::effects::ReleasePlan;
 use crate::protocol::quorum;
 use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;

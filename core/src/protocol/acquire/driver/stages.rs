@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::AcquireLoop;
+use super::{AcquireLoop, Stage};
 use crate::clock::Instant;
 use crate::node::{Line, Mode, Nodes};
 use crate::protocol::acquire::inbox::Notice;
@@ -19,19 +19,6 @@ const ALL_ASKED: u32 = 3;
 /// it is may lack the home's vote alone: for as long as we have that vote it cannot have that
 /// back, and the home takes its slot for ours, where another may be free.
 pub(super) const SLOT_TRIES: u32 = 5;
-
-/// What we are about.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Stage {
-    /// The home alone was asked.
-    Polling,
-    /// It refused. It is asked again then, or when it calls.
-    Waiting { until: Instant },
-    /// All were asked; those that refused this many times, and again then.
-    Asking { tries: u32, again: Option<Instant> },
-    /// Nobody is asked before then.
-    Pausing { until: Instant },
-}
 
 impl AcquireLoop<'_> {
     /// What follows from the nodes' answers, and from the time.

@@ -1,7 +1,6 @@
 use super::*;
 use crate::node::Repair;
 use crate::protocol::claim::release::Residue;
-use crate::protocol::timing::Timing;
 
 /// When the requests were sent, and when they are answered.
 const SENT: Instant = Instant(1_000_000_000);

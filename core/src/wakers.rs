@@ -34,8 +34,14 @@ impl Wakers {
         std::mem::take(self)
     }
 
+    #[inline]
     pub(crate) fn wake(self) {
-        self.into_iter().for_each(Waker::wake);
+        if let Some(first) = self.first {
+            first.wake();
+        }
+        if !self.more.is_empty() {
+            self.more.into_iter().for_each(Waker::wake);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

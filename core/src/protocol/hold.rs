@@ -28,11 +28,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::clock::Instant;
 use crate::event::event;
-use crate::node::{FaultKind, Leaving, Nodes, Op, Reply, Request, Sink, Ticket, Value, Waiter};
+use crate::node::{
+    FaultKind, Keys, Leaving, Nodes, Op, Reply, Request, Sink, Ticket, Value, Waiter,
+};
 use crate::owner::Bound;
-use crate::protocol::claim::effects::{Asks, Effects, Over, Wake, Warnings};
+use crate::protocol::claim::effects::{Ask, Counts, Effects, Over, Wake, Warnings};
 use crate::protocol::claim::{Beginning, Claim, Event, Phase, Terms};
-use crate::protocol::counters::count;
+use crate::protocol::counters::{Counters, count};
 use crate::protocol::loss::LossReason;
 use crate::protocol::set::{Outgoing, Set};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -207,38 +209,47 @@ impl Hold {
         let State {
             claim, bound: of, ..
         } = &mut *state;
-        let effects = claim.step(event, now, &view::View::of(&self.set, &self.terms, of));
+        let env = view::View::of(&self.set, &self.terms, of);
+        let mut effects = Effects::default();
+        claim.step_into(event, now, &env, &mut effects);
         self.end.store(claim.end().0, Ordering::Release);
         self.fence.store(claim.fence(), Ordering::Release);
-        let awakened = state.awakened(&effects, bound);
+        let changes =
+            effects.wake.is_some() || effects.over.is_some() || effects.passed_on.is_some();
+        let awakened = changes.then(|| state.awakened(&effects, bound));
+        if effects.warnings.thread_ended {
+            state.bound = None;
+        }
         drop(state);
-        self.perform(effects, awakened, sink, now)
+        self.perform(&effects, awakened, sink, now)
     }
 
     fn perform(
         &self,
-        effects: Effects,
-        awakened: Awakened,
+        effects: &Effects,
+        mut awakened: Option<Awakened>,
         sink: Option<&Arc<dyn Sink>>,
         now: Instant,
     ) -> Outcome {
-        self.count(&effects);
-        self.warn(effects.warnings);
+        self.count(effects);
+        if effects.warnings != Warnings::default() {
+            self.warn(effects.warnings);
+        }
         if let Some(node) = effects.homes.prompt {
             self.set.was_prompt(node, &self.terms.keys.lock);
         }
         if let Some(home) = effects.homes.in_vain {
             self.set.waited_in_vain(home, &self.terms.keys.lock);
         }
-        let (at_once, at_last) = match effects.wake {
-            Some(Wake::BeforeSending) => (awakened.round, Wakers::default()),
-            _ => (Wakers::default(), awakened.round),
-        };
-        at_once.wake();
-        awakened.watchers.wake();
-        if let Some(reason) = effects.over.and_then(|over| over.lost) {
-            for callback in awakened.callbacks {
-                callback(reason);
+        if let Some(awakened) = &mut awakened {
+            if effects.wake == Some(Wake::BeforeSending) {
+                awakened.round.take().wake();
+            }
+            if let Some(reason) = effects.over.and_then(|over| over.lost) {
+                awakened.watchers.take().wake();
+                for callback in std::mem::take(&mut awakened.callbacks) {
+                    callback(reason);
+                }
             }
         }
         if let Some(at) = effects.look_by
@@ -246,14 +257,17 @@ impl Hold {
         {
             look(at);
         }
-        if let Some(asks) = effects.asks {
-            self.send(asks, sink, now);
+        if let Some((keys, value)) = &effects.asks_for {
+            self.send(&effects.asks, keys, value, sink, now);
         }
-        let release = effects.release.map(|plan| self.send_release(plan, now));
-        if let Some(plan) = effects.release_adopted {
+        let release = effects.release.as_ref();
+        let release = release.map(|plan| self.send_release(plan, now));
+        if let Some(plan) = &effects.release_adopted {
             self.send_release(plan, now);
         }
-        at_last.wake();
+        if let Some(awakened) = awakened {
+            awakened.round.wake();
+        }
         if effects.over.is_some()
             && let Some(over) = self.listeners.over.get()
         {
@@ -267,20 +281,9 @@ impl Hold {
     }
 
     fn count(&self, effects: &Effects) {
-        let (counts, counters) = (&effects.counts, &self.set.counters);
-        for (counted, counter) in [
-            (counts.acquired, &counters.acquired),
-            (counts.attempt_lost, &counters.attempts_lost),
-            (counts.renewed, &counters.renewals),
-            (counts.repaired, &counters.repairs),
-            (counts.awaited_timeout, &counters.timeouts_awaited),
-        ] {
-            if counted {
-                count(counter);
-            }
-        }
-        for _ in 0..counts.write_backs {
-            count(&counters.write_backs);
+        let counters = &self.set.counters;
+        if effects.counts != Counts::default() {
+            add(effects.counts, counters);
         }
         if let Some((group, held_for)) = effects.passed_on {
             count(&counters.released);
@@ -344,7 +347,14 @@ impl Hold {
         }
     }
 
-    fn send(&self, asks: Asks, sink: Option<&Arc<dyn Sink>>, now: Instant) {
+    fn send(
+        &self,
+        asks: &[Ask],
+        keys: &Arc<Keys>,
+        value: &Value,
+        sink: Option<&Arc<dyn Sink>>,
+        now: Instant,
+    ) {
         let sink = match sink {
             Some(sink) => sink.clone(),
             None => match self.me.upgrade() {
@@ -352,8 +362,7 @@ impl Hold {
                 None => return,
             },
         };
-        let Asks { keys, value, nodes } = &asks;
-        let outgoing = nodes.iter().map(|ask| Outgoing {
+        let outgoing = asks.iter().map(|ask| Outgoing {
             request: Request {
                 op: ask.op,
                 native: ask.native,
@@ -428,6 +437,23 @@ impl Hold {
     }
 }
 
+fn add(counts: Counts, counters: &Counters) {
+    for (counted, counter) in [
+        (counts.acquired, &counters.acquired),
+        (counts.attempt_lost, &counters.attempts_lost),
+        (counts.renewed, &counters.renewals),
+        (counts.repaired, &counters.repairs),
+        (counts.awaited_timeout, &counters.timeouts_awaited),
+    ] {
+        if counted {
+            count(counter);
+        }
+    }
+    for _ in 0..counts.write_backs {
+        count(&counters.write_backs);
+    }
+}
+
 impl State {
     /// Takes out what the effects awaken. `bound`: to which thread a lease is bound that follows.
     fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> Awakened {
@@ -446,9 +472,6 @@ impl State {
         }
         if effects.passed_on.is_some() {
             self.bound = bound.cloned();
-        }
-        if effects.warnings.thread_ended {
-            self.bound = None;
         }
         awakened
     }

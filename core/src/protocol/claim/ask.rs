@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::effects::{Ask, Asks, Effects, PerNode};
+use super::effects::{Ask, Effects, PerNode};
 use super::env::Env;
 use super::{Claim, Path, Phase};
 use crate::clock::Instant;
@@ -74,7 +74,6 @@ impl Claim {
         let native: Nodes = nodes.iter().filter(|i| native(*i)).collect();
         let let_in = self.is_let_in(now, env);
         let in_field = env.terms().keys.field.is_some();
-        let mut asks = self.asks(env);
         for i in nodes.iter() {
             let plain = native.contains(i);
             let home = homes.contains(i) && !plain;
@@ -93,13 +92,13 @@ impl Claim {
                 let_in,
                 block: self.block,
             };
-            asks.nodes.push(if plain && !in_field {
+            fx.asks.push(if plain && !in_field {
                 native_ask(i, op, now, env)
             } else {
                 self.scripted_ask(i, op, now, env)
             });
         }
-        fx.asks = Some(asks);
+        self.address(env, fx);
     }
 
     /// The fence to propose, once one can be told: 0 before, and without fences.
@@ -127,10 +126,7 @@ impl Claim {
         env: &impl Env,
         fx: &mut Effects,
     ) {
-        let mut asks = self.asks(env);
-        let ask = self.scripted_ask(ticket.node, ticket.op, now, env);
-        asks.nodes.push(ask);
-        fx.asks = Some(asks);
+        self.ask_each([ticket.node], ticket.op, now, env, fx);
     }
 
     /// Reserves the lock for the waiter on all nodes but the `home`, so that they let no more readers
@@ -163,7 +159,7 @@ impl Claim {
         let op = Op::Reserve {
             long: RESERVED.min(env.terms().timing.ttl),
         };
-        fx.asks = Some(self.asks_of(others, op, now, env));
+        self.ask_each(others, op, now, env, fx);
     }
 
     /// Writes the fence to the voters that store less, unless they have been asked to: their votes
@@ -194,32 +190,27 @@ impl Claim {
             fence,
             block: self.block,
         };
-        fx.asks = Some(self.asks_of(less, op, now, env));
+        self.ask_each(less, op, now, env, fx);
     }
 
-    /// The same request to each of those nodes.
-    pub(super) fn asks_of(
+    /// Asks the same of each of those nodes.
+    pub(super) fn ask_each(
         &self,
         nodes: impl IntoIterator<Item = usize>,
         op: Op,
         now: Instant,
         env: &impl Env,
-    ) -> Asks {
-        let nodes = nodes.into_iter();
-        Asks {
-            nodes: nodes
-                .map(|node| self.scripted_ask(node, op, now, env))
-                .collect(),
-            ..self.asks(env)
+        fx: &mut Effects,
+    ) {
+        for node in nodes {
+            fx.asks.push(self.scripted_ask(node, op, now, env));
         }
+        self.address(env, fx);
     }
 
-    fn asks(&self, env: &impl Env) -> Asks {
-        Asks {
-            keys: self.keys(env).clone(),
-            value: self.value.clone(),
-            nodes: PerNode::new(),
-        }
+    /// Says by which keys, and with which value, the nodes are asked.
+    fn address(&self, env: &impl Env, fx: &mut Effects) {
+        fx.asks_for = Some((self.keys(env).clone(), self.value.clone()));
     }
 
     fn scripted_ask(&self, node: usize, op: Op, now: Instant, env: &impl Env) -> Ask {

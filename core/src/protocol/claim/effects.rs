@@ -33,12 +33,14 @@ pub(crate) struct Effects {
     pub(crate) look_by: Option<Instant>,
     /// When a lease that was looked at is to be looked at again; `None` once the token is dead.
     pub(crate) look_again: Option<Instant>,
-    /// What the nodes are asked.
-    pub(crate) asks: Option<Asks>,
+    /// What the nodes are asked, in requests that leave together.
+    pub(crate) asks: PerNode<Ask>,
+    /// By which keys, and with which value.
+    pub(crate) asks_for: Option<(Arc<Keys>, Value)>,
     /// What is taken away from the nodes.
     pub(crate) release: Option<ReleasePlan>,
     /// What the adopted lease has left on nodes whose votes were not taken over.
-    pub(crate) release_adopted: Option<ReleasePlan>,
+    pub(crate) release_adopted: Option<Box<ReleasePlan>>,
     /// The tasks that wait for the verdict of the round are to be woken.
     pub(crate) wake: Option<Wake>,
 }
@@ -50,14 +52,6 @@ pub(crate) enum Wake {
     BeforeSending,
     /// So that what they ask next is written behind what is sent.
     AfterSending,
-}
-
-/// What nodes are asked at one moment, in requests that leave together.
-#[derive(Clone, Debug)]
-pub(crate) struct Asks {
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) value: Value,
-    pub(crate) nodes: PerNode<Ask>,
 }
 
 /// What one node is asked.
@@ -94,7 +88,7 @@ pub(crate) struct ReleasePlan {
 /// What is sent to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeRelease {
-    pub(crate) node: usize,
+    pub(crate) node: u8,
     /// The vote is taken back: the token may stand there.
     pub(crate) token: bool,
     /// The waiter is taken out of the queue: it may stand there.

@@ -142,7 +142,7 @@ impl Claim {
         fx.warnings.thread_ended = thread == BoundThread::Warns;
         if !due.is_empty() {
             let op = self.renewal(env.terms().timing.ttl);
-            fx.asks = Some(self.asks_of(due, op, now, env));
+            self.ask_each(due, op, now, env, fx);
         }
     }
 
@@ -201,7 +201,7 @@ impl Claim {
             node.requests.reached += 1;
         }
         let op = self.renewal(ttl);
-        fx.asks = Some(self.asks_of(0..self.votes.0.len(), op, now, env));
+        self.ask_each(0..self.votes.0.len(), op, now, env, fx);
         fx.done = true;
     }
 

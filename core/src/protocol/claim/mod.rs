@@ -2,7 +2,7 @@
 //!
 //! A [`Claim`] begins as an attempt: it asks the nodes for their votes. If a quorum votes for it, it
 //! is a lease; in the end it is dead, and its release is on the way to every node that may know it.
-//! [`step`](Claim::step) takes one event into account and returns what is to be done. A claim sends
+//! [`step_into`](Claim::step_into) takes one event into account and says what is to be done. A claim sends
 //! nothing, waits for nothing and reads no clock: it is told the time, asks its [`Env`] for what it
 //! needs to know of the world, and is driven by the [shell](crate::protocol::hold) that holds it.
 //!
@@ -225,9 +225,22 @@ impl Claim {
     }
 
     /// Takes one event into account, which happens at `now`. Returns what is to be done.
+    #[cfg(test)]
     pub(crate) fn step(&mut self, event: Event<'_>, now: Instant, env: &impl Env) -> Effects {
         let mut effects = Effects::default();
-        let fx = &mut effects;
+        self.step_into(event, now, env, &mut effects);
+        effects
+    }
+
+    /// As `step`, into effects that are empty: they are large, and so are written where the caller
+    /// keeps them.
+    pub(crate) fn step_into(
+        &mut self,
+        event: Event<'_>,
+        now: Instant,
+        env: &impl Env,
+        fx: &mut Effects,
+    ) {
         match event {
             Event::Begins { path, nodes, homes } => self.begin(path, nodes, homes, now, env, fx),
             Event::Asks { nodes, homes } => self.ask(Path::Script, nodes, homes, now, env, fx),
@@ -257,7 +270,6 @@ impl Claim {
                 }
             }
         }
-        effects
     }
 
     /// Takes a node's reply to anything but a release into account.
@@ -416,3 +428,6 @@ impl Claim {
         &self.value
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ impl Claim {
         let plain = !lined && self.mode(env).is_alone() && !self.is_undecided(env);
         let plain = plain && env.terms().keys.field.is_none() && !keeps;
         let of = |(node, left): (usize, Residue)| NodeRelease {
-            node,
+            node: node as u8,
             token: left.token,
             waiter: left.waiter,
             native: plain && left.token && !left.scripted && !left.waiter,
@@ -101,17 +101,23 @@ impl Claim {
 
     /// Of a lease that is over: what it has adopted may still stand on nodes whose votes were not
     /// taken over. No other client can win with that any more, and none takes it away.
-    pub(super) fn plan_adopted(&self, now: Instant, env: &impl Env) -> Option<ReleasePlan> {
+    pub(super) fn plan_adopted(&self, now: Instant, env: &impl Env) -> Option<Box<ReleasePlan>> {
         let adopted = env.terms().keys.adopts.as_ref()?;
-        let release = |node| NodeRelease {
-            node,
+        let release = |node: usize| NodeRelease {
+            node: node as u8,
             token: true,
             waiter: false,
             native: false,
         };
         let nodes = self.votes.not_granted().iter().map(release).collect();
         let after = self.after_release(now, env);
-        Some(self.plan(adopted.value.clone(), after, nodes, now, env))
+        Some(Box::new(self.plan(
+            adopted.value.clone(),
+            after,
+            nodes,
+            now,
+            env,
+        )))
     }
 
     fn plan(

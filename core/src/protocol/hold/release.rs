@@ -128,7 +128,7 @@ impl Sink for Release {
 
 impl Hold {
     /// Sends what the plan says. Returns the nodes' answers to come.
-    pub(super) fn send_release(&self, plan: ReleasePlan, now: Instant) -> Arc<Release> {
+    pub(super) fn send_release(&self, plan: &ReleasePlan, now: Instant) -> Arc<Release> {
         let keeps = plan.keeps;
         let release = Release::new(&self.set, keeps, plan.nodes.len());
         let sink: Arc<dyn Sink> = release.clone();
@@ -148,7 +148,7 @@ impl Hold {
                 not_after: 0,
             },
             ticket: Ticket {
-                node: of.node,
+                node: of.node.into(),
                 sent: now,
                 deadline: plan.deadline,
                 op,

@@ -8,7 +8,9 @@ use crate::config::defaults;
 use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
-use crate::node::admission::{Cause, Expected, Newness, Record, Stranger, Unfit, beginning};
+use crate::node::admission::{
+    Expected, Newness, QuarantineCause, Record, Stranger, Unfit, beginning,
+};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
 use crate::node::redis::resp::TooLong;
@@ -505,7 +507,7 @@ fn quarantine(looked: &Looked, restarted: bool, fails_over: bool) -> Finding {
     let what = match (restarted, fails_over) {
         (false, _) if looked.cause.is_some() => format!(
             "it {}, so it may have lost votes: it is in quarantine for another {left:?}",
-            looked.cause.map(Cause::told).unwrap_or_default()
+            looked.cause.map(QuarantineCause::told).unwrap_or_default()
         ),
         (true, false) => {
             "it has restarted: it gives no vote for max_ttl from when a client meets it".into()

@@ -37,7 +37,7 @@ use crate::clock::{Clock, drift_allowance};
 use crate::event::LogEvent;
 use crate::token::Rng;
 
-pub use cause::Cause;
+pub use cause::QuarantineCause;
 pub use founding::{Look, Next, Refusal};
 pub(crate) use info::Reign;
 pub(crate) use info::Unfit;

@@ -20,7 +20,7 @@ use crate::clock::Instant;
 use crate::foreign;
 use crate::hash::fnv1a;
 use crate::wakers::Wakers;
-use admission::Cause;
+use admission::QuarantineCause;
 pub use nodes::Nodes;
 pub use value::Value;
 
@@ -768,7 +768,7 @@ pub trait Link: Send + Sync + 'static {
     }
 
     /// Why the node is in quarantine, if it is and that is known.
-    fn cause(&self) -> Option<Cause> {
+    fn cause(&self) -> Option<QuarantineCause> {
         None
     }
 

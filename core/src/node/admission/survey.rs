@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use super::founding::{Known, Look, Next};
-use super::{Cause, Expected};
+use super::{Expected, QuarantineCause};
 use crate::mutex::lock;
 use crate::wakers::Watchers;
 
@@ -27,7 +27,7 @@ struct State {
     /// Why the nodes wait that do.
     waits: Vec<Option<String>>,
     /// Why the nodes are in quarantine that are.
-    causes: BTreeMap<usize, Option<Cause>>,
+    causes: BTreeMap<usize, Option<QuarantineCause>>,
 }
 
 impl Survey {
@@ -118,12 +118,12 @@ impl Survey {
     }
 
     /// The node was in quarantine for this when it was connected to, or was in none.
-    pub(crate) fn quarantined(&self, node: usize, cause: Option<Cause>) {
+    pub(crate) fn quarantined(&self, node: usize, cause: Option<QuarantineCause>) {
         lock(&self.state).causes.insert(node, cause);
     }
 
     /// Why the node is in quarantine, if it is, as far as this client knows.
-    pub(crate) fn cause(&self, node: usize) -> Option<Cause> {
+    pub(crate) fn cause(&self, node: usize) -> Option<QuarantineCause> {
         lock(&self.state).causes.get(&node).copied().flatten()
     }
 

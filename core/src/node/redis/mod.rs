@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::admission::{Cause, Gate};
+use super::admission::{Gate, QuarantineCause};
 use super::{Fault, FaultKind, Link, Reply, Request, Server, Sink, Subscriber, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::hash::fnv1a;
@@ -208,7 +208,7 @@ impl Link for RedisLink {
         self.gate.survey.is_ours(self.node)
     }
 
-    fn cause(&self) -> Option<Cause> {
+    fn cause(&self) -> Option<QuarantineCause> {
         self.gate.survey.cause(self.node)
     }
 

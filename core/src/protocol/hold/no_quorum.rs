@@ -9,7 +9,7 @@ use super::votes::{Node, Phase, Said, Votes};
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown, within_wait};
 use crate::node::FaultKind;
-use crate::node::admission::Cause;
+use crate::node::admission::QuarantineCause;
 use crate::protocol::quorum::{self, Kind, Vote};
 use crate::protocol::set::Set;
 
@@ -50,7 +50,7 @@ impl fmt::Display for Said {
 }
 
 /// What a node said; `cause`: of its quarantine, if that is known.
-fn told(said: &Said, cause: Option<Cause>) -> String {
+fn told(said: &Said, cause: Option<QuarantineCause>) -> String {
     match (said, cause) {
         (Said::Quarantined { left }, Some(cause)) => {
             format!("in quarantine for another {left:?}: it {}", cause.told())

@@ -11,7 +11,7 @@ use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;
 use crate::event::event;
-use crate::node::admission::{Cause, Gate, Look, Next, Record, Refusal};
+use crate::node::admission::{Gate, Look, Next, QuarantineCause, Record, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, resp, script};
@@ -142,17 +142,17 @@ async fn change(target: &Target, seen: u64) {
 }
 
 /// Why a node with this look may have lost votes.
-fn cause(target: &Target, look: &Look) -> Cause {
+fn cause(target: &Target, look: &Look) -> QuarantineCause {
     let record = look.stored.as_deref().and_then(Record::parse);
     match record.is_some_and(|record| !record.is_pledge()) {
-        false => Cause::New,
-        true if look.stepped => Cause::Clock,
-        true if target.address.fails_over() => Cause::Promoted,
-        true => Cause::Restarted,
+        false => QuarantineCause::New,
+        true if look.stepped => QuarantineCause::Clock,
+        true if target.address.fails_over() => QuarantineCause::Promoted,
+        true => QuarantineCause::Restarted,
     }
 }
 
-pub(super) fn tell_quarantine(target: &Target, quarantine: Duration, why: Cause) {
+pub(super) fn tell_quarantine(target: &Target, quarantine: Duration, why: QuarantineCause) {
     if quarantine.is_zero() {
         return;
     }
@@ -179,7 +179,7 @@ pub(super) async fn write_record(
     keys: [&[u8]; 2],
     old: &str,
     new: &str,
-    quarantine: (Duration, Cause),
+    quarantine: (Duration, QuarantineCause),
 ) -> Result<Option<String>, Fault> {
     let written = write(target, wire, keys, (old, new), quarantine, false).await?;
     Ok(written.other)
@@ -199,7 +199,7 @@ async fn write(
     wire: &mut Wire,
     keys: [&[u8]; 2],
     (old, new): (&str, &str),
-    (quarantine, cause): (Duration, Cause),
+    (quarantine, cause): (Duration, QuarantineCause),
     counts: bool,
 ) -> Result<Written, Fault> {
     let quarantine = (quarantine, cause.word());

@@ -23,7 +23,7 @@ use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, re
 use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::node::address::{Endpoint, shown};
-use crate::node::admission::{Cause, Gate, Look, Newness, Record};
+use crate::node::admission::{Gate, Look, Newness, QuarantineCause, Record};
 use crate::node::hash_slot;
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::map::{self, Range, at};
@@ -405,9 +405,9 @@ pub(super) async fn stamp(
         };
         let quarantine = gate.expected().quarantine;
         let why = match (stored.is_empty(), stepped) {
-            (_, true) => Cause::Clock,
-            (true, false) => Cause::New,
-            (false, false) => Cause::Promoted,
+            (_, true) => QuarantineCause::Clock,
+            (true, false) => QuarantineCause::New,
+            (false, false) => QuarantineCause::Promoted,
         };
         set_marks(target, wire, &slots, quarantine).await?;
         mark_arriving(target, wire, &arriving, quarantine).await?;

@@ -24,7 +24,7 @@ use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::node::address::Endpoint;
-use crate::node::admission::{Cause, Info, Newness, Record, Server, Stranger, Unfit};
+use crate::node::admission::{Info, Newness, QuarantineCause, Record, Server, Stranger, Unfit};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
@@ -118,7 +118,7 @@ pub(crate) struct Looked {
     pub(crate) newness: Option<Newness>,
     pub(crate) quarantine: Duration,
     /// Why it is in quarantine, as the client has said that began it.
-    pub(crate) cause: Option<Cause>,
+    pub(crate) cause: Option<QuarantineCause>,
     /// How votes are deleted by their value.
     pub(crate) delete: Option<Delete>,
     /// Messages to waiters get through; `None`: that was not tried.
@@ -291,7 +291,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
                 let get = redis::cmd("GET").arg(&*gate.quarantine_key).take();
                 let told = exchange(&mut wire, &[get]).await;
                 let told = told.map_err(Stopped::Unreached)?.pop();
-                looked.cause = told.and_then(|word| Cause::read(&text(&word)));
+                looked.cause = told.and_then(|word| QuarantineCause::read(&text(&word)));
             }
             let prepared = prepare(target, &mut wire, None, true, resp3).await;
             let prepared = prepared.map_err(refused_or_lacks)?;

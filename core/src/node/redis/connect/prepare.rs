@@ -9,7 +9,7 @@ use super::talk::{good, next, receive, refused, send, unmoved};
 use super::target::Target;
 use crate::event::event;
 use crate::node::Fault;
-use crate::node::admission::{Cause, Gate, Stranger};
+use crate::node::admission::{Gate, QuarantineCause, Stranger};
 use crate::node::redis::native::Delete;
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
@@ -100,7 +100,8 @@ pub(super) async fn prepare(
     };
     if asks_why {
         let why = replies.get(needed).map(text).unwrap_or_default();
-        gate.survey.quarantined(target.node, Cause::read(&why));
+        gate.survey
+            .quarantined(target.node, QuarantineCause::read(&why));
     }
     replies.truncate(needed);
     let tried = replies.pop();

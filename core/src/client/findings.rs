@@ -9,7 +9,7 @@ use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{
-    Expected, Newness, QuarantineCause, Record, Stranger, Unfit, beginning,
+    Expected, Newness, QuarantineCause, Record, Unfit, UnsupportedServer, beginning,
 };
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
@@ -72,7 +72,10 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
             .as_ref()
             .map(|stopped| of_stop(stopped, looked)),
     );
-    let strange = matches!(looked.stopped, Some(Stopped::Unfit(Unfit::Stranger(_), _)));
+    let strange = matches!(
+        looked.stopped,
+        Some(Stopped::Unfit(Unfit::UnsupportedServer(_), _))
+    );
     if looked.info_lacks && !strange {
         findings.push(found(
             Severity::Warning,
@@ -340,7 +343,7 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
             "list each server by a name or an address of its own",
         ),
         Stopped::Unfit(unfit, why) => match unfit {
-            Unfit::Stranger(kind) => {
+            Unfit::UnsupportedServer(kind) => {
                 let (id, remedy) = of_kind(*kind);
                 (id, &**why, remedy)
             }
@@ -357,27 +360,27 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
 }
 
 /// A server of a kind that can be no node.
-fn of_kind(kind: Stranger) -> (&'static str, &'static str) {
+fn of_kind(kind: UnsupportedServer) -> (&'static str, &'static str) {
     match kind {
-        Stranger::Clustered => (
+        UnsupportedServer::Clustered => (
             "QD05",
             "write redis+cluster://, or list servers that stand alone",
         ),
-        Stranger::Sentinel => (
+        UnsupportedServer::Sentinel => (
             "QD17",
             "write redis+sentinel://, and the name by which the sentinels know the master \
              (`quorlock explain sentinel`)",
         ),
-        Stranger::Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
-        Stranger::ActiveActive => (
+        UnsupportedServer::Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
+        UnsupportedServer::ActiveActive => (
             "QD19",
             "give the locks servers of their own that do not replicate each other",
         ),
-        Stranger::Proxy => (
+        UnsupportedServer::Proxy => (
             "QD20",
             "list the servers behind it, each by its own address",
         ),
-        Stranger::Scriptless => ("QD21", "turn scripts on, or install Redis or Valkey"),
+        UnsupportedServer::Scriptless => ("QD21", "turn scripts on, or install Redis or Valkey"),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) use record::beginning;
 pub use roster::Roster;
 pub(crate) use server::Server;
 pub use steps::StepWatch;
-pub(crate) use stranger::Stranger;
+pub(crate) use stranger::UnsupportedServer;
 pub use survey::Survey;
 
 /// What a client expects of every node of its set.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::stranger::Stranger;
+use super::stranger::UnsupportedServer;
 use crate::foreign;
 use crate::hash::fnv1a;
 use crate::node::Memory;
@@ -24,7 +24,7 @@ pub enum Newness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     /// It is of a kind that can be no node.
-    Stranger(Stranger),
+    UnsupportedServer(UnsupportedServer),
     /// It is of a version before the first that will do.
     Old,
     /// It is a replica.
@@ -108,7 +108,7 @@ pub struct Info {
     pub(crate) reign: Reign,
     version: String,
     /// It is of a kind that can be no node.
-    stranger: Option<Stranger>,
+    stranger: Option<UnsupportedServer>,
     /// `host:port` of its master, for a replica.
     master: Option<String>,
     /// What it drops when it is full; `None` if it has no bound or drops
@@ -150,7 +150,7 @@ impl Info {
                     .map(|history| fnv1a(history.as_bytes())),
             },
             version: foreign::told(&get("redis_version").unwrap_or_default()),
-            stranger: Stranger::in_info(get),
+            stranger: UnsupportedServer::in_info(get),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
                 foreign::told(&format!(
@@ -198,7 +198,7 @@ impl Info {
     }
 
     /// Of which kind it is, if that can be no node.
-    pub(crate) fn stranger(&self) -> Option<Stranger> {
+    pub(crate) fn stranger(&self) -> Option<UnsupportedServer> {
         self.stranger
     }
 
@@ -220,7 +220,7 @@ impl Info {
     /// What a shard of a cluster says of itself, as of any server; or why it is none.
     pub(crate) fn of_shard(self) -> Result<Info, String> {
         match self.stranger {
-            Some(Stranger::Clustered) => Ok(Info {
+            Some(UnsupportedServer::Clustered) => Ok(Info {
                 stranger: None,
                 ..self
             }),
@@ -237,7 +237,7 @@ impl Info {
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.
         if let Some(kind) = self.stranger {
-            return Some((Unfit::Stranger(kind), kind.sentence().into()));
+            return Some((Unfit::UnsupportedServer(kind), kind.sentence().into()));
         }
         let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
         let (major, minor) = (version.next(), version.next().unwrap_or(0));

@@ -1,11 +1,11 @@
 //! Servers of kinds that can be no node, whatever their settings: what each is known by, and
 //! the one sentence that says so and names the way out. Pure.
 
-use Stranger::{ActiveActive, Clustered, Kvrocks, Proxy, Scriptless, Sentinel};
+use UnsupportedServer::{ActiveActive, Clustered, Kvrocks, Proxy, Scriptless, Sentinel};
 
 /// A kind of server that can be no node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stranger {
+pub(crate) enum UnsupportedServer {
     /// A part of a Redis Cluster: it has a part of the keys, and another server may
     /// have it tomorrow, so its vote would not be its own.
     Clustered,
@@ -22,8 +22,8 @@ pub(crate) enum Stranger {
     Scriptless,
 }
 
-impl Stranger {
-    const ALL: [Stranger; 6] = [
+impl UnsupportedServer {
+    const ALL: [UnsupportedServer; 6] = [
         Clustered,
         Sentinel,
         Kvrocks,
@@ -64,14 +64,14 @@ impl Stranger {
     }
 
     /// Of which kind that sentence tells.
-    pub(crate) fn of_sentence(text: &str) -> Option<Stranger> {
-        Stranger::ALL
+    pub(crate) fn of_sentence(text: &str) -> Option<UnsupportedServer> {
+        UnsupportedServer::ALL
             .into_iter()
             .find(|kind| kind.sentence() == text)
     }
 
     /// What a server is by its `INFO`, of which `get` finds a field.
-    pub(crate) fn in_info(get: impl Fn(&str) -> Option<String>) -> Option<Stranger> {
+    pub(crate) fn in_info(get: impl Fn(&str) -> Option<String>) -> Option<UnsupportedServer> {
         let says = |name: &str, word: &str| get(name).is_some_and(|said| said == word);
         if get("kvrocks_version").is_some() {
             Some(Kvrocks)
@@ -89,7 +89,7 @@ impl Stranger {
     }
 
     /// What a server is by the error that it answers, without where in a script that came up.
-    pub(crate) fn in_error(code: &str, detail: &str) -> Option<Stranger> {
+    pub(crate) fn in_error(code: &str, detail: &str) -> Option<UnsupportedServer> {
         if matches!(code, "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN")
             || code == "ERR" && detail.contains("in cluster mode")
         {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn kinds_are_known_by_what_they_say_of_themselves() {
         let of = |text: &str| {
-            Stranger::in_info(|name| {
+            UnsupportedServer::in_info(|name| {
                 let line = text.lines().find(|line| line.starts_with(name));
                 line?.split_once(':').map(|(_, said)| said.to_owned())
             })
@@ -198,17 +198,21 @@ mod tests {
             ("ERR", "unknown subcommand 'INFO'. Try CLIENT HELP.", None),
             ("NOPERM", "no permissions to run the 'eval' command", None),
         ] {
-            assert_eq!(Stranger::in_error(code, detail), kind, "{code} {detail}");
+            assert_eq!(
+                UnsupportedServer::in_error(code, detail),
+                kind,
+                "{code} {detail}"
+            );
         }
     }
 
     #[test]
     fn each_has_one_sentence() {
-        for kind in Stranger::ALL {
+        for kind in UnsupportedServer::ALL {
             let said = kind.sentence();
             assert!(said.starts_with("it ") && said.contains(": "), "{said}");
-            assert_eq!(Stranger::of_sentence(said), Some(kind));
+            assert_eq!(UnsupportedServer::of_sentence(said), Some(kind));
         }
-        assert_eq!(Stranger::of_sentence("NOAUTH"), None);
+        assert_eq!(UnsupportedServer::of_sentence("NOAUTH"), None);
     }
 }

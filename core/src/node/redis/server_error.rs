@@ -2,7 +2,7 @@
 //! done about them, and in words for whoever has to.
 
 use crate::foreign;
-use crate::node::admission::Stranger;
+use crate::node::admission::UnsupportedServer;
 use crate::node::{Fault, FaultKind};
 
 /// Whether an error says that a command is not there for us.
@@ -109,7 +109,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     let detail = detail.unwrap_or_default();
     let scripted = detail.contains("user_script:");
     let (code, detail) = beyond_place(code, detail);
-    if let Some(stranger) = Stranger::in_error(code, detail) {
+    if let Some(stranger) = UnsupportedServer::in_error(code, detail) {
         return Fault::new(FaultKind::Misconfigured, stranger.sentence(), true);
     }
     let kind = match code {

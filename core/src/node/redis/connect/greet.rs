@@ -15,7 +15,7 @@ use crate::event::event;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
-    Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning, may_have_voted,
+    Gate, Info, Look, Newness, Record, Reign, Unfit, UnsupportedServer, beginning, may_have_voted,
 };
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
@@ -99,7 +99,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let info = take_info(&mut answers);
     // Before the password, which a sentinel refuses where it has none.
     let stranger = stranger(info.as_ref());
-    let clustered = stranger == Some(Stranger::Clustered);
+    let clustered = stranger == Some(UnsupportedServer::Clustered);
     if let Some(stranger) = stranger.filter(|_| !(clustered && target.routes.is_some())) {
         return Err(refused(stranger.sentence().into()));
     }
@@ -282,10 +282,10 @@ pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
 }
 
 /// Of which kind a server is that can be no node, by what it answers to `INFO`.
-pub(super) fn stranger(info: Option<&Resp>) -> Option<Stranger> {
+pub(super) fn stranger(info: Option<&Resp>) -> Option<UnsupportedServer> {
     match info? {
         Resp::ServerError(error) => {
-            Stranger::in_error(error.code(), error.details().unwrap_or_default())
+            UnsupportedServer::in_error(error.code(), error.details().unwrap_or_default())
         }
         said => Info::parse(&text(said)).stranger(),
     }

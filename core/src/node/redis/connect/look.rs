@@ -24,7 +24,9 @@ use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::node::address::Endpoint;
-use crate::node::admission::{Info, Newness, QuarantineCause, Record, Server, Stranger, Unfit};
+use crate::node::admission::{
+    Info, Newness, QuarantineCause, Record, Server, Unfit, UnsupportedServer,
+};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
@@ -374,14 +376,14 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Resul
     Ok(())
 }
 
-fn strange(kind: Stranger) -> Stopped {
-    Stopped::Unfit(Unfit::Stranger(kind), kind.sentence().into())
+fn strange(kind: UnsupportedServer) -> Stopped {
+    Stopped::Unfit(Unfit::UnsupportedServer(kind), kind.sentence().into())
 }
 
 /// A server that wants a password, and was given none, says so at whatever it is
 /// asked; and one of a kind that can be no node may show that at any command.
 fn refused_or_lacks(fault: Fault) -> Stopped {
-    if let Some(kind) = Stranger::of_sentence(&fault.text) {
+    if let Some(kind) = UnsupportedServer::of_sentence(&fault.text) {
         return strange(kind);
     }
     match &*fault.text {

@@ -9,7 +9,7 @@ use super::talk::{good, next, receive, refused, send, unmoved};
 use super::target::Target;
 use crate::event::event;
 use crate::node::Fault;
-use crate::node::admission::{Gate, QuarantineCause, Stranger};
+use crate::node::admission::{Gate, QuarantineCause, UnsupportedServer};
 use crate::node::redis::native::Delete;
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
@@ -151,7 +151,10 @@ async fn subscribed(
         lacking.push("it does not speak RESP3 (HELLO 3)".into());
         false
     };
-    if let Some(stranger) = lacking.iter().find_map(|text| Stranger::of_sentence(text)) {
+    if let Some(stranger) = lacking
+        .iter()
+        .find_map(|text| UnsupportedServer::of_sentence(text))
+    {
         return Err(refused(stranger.sentence().into()));
     }
     lacking.dedup();

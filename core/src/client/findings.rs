@@ -9,7 +9,7 @@ use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{
-    Expected, Newness, QuarantineCause, Record, Unfit, UnsupportedServer, beginning,
+    Expected, Newness, QuarantineCause, Record, Rejection, UnsupportedServer, beginning,
 };
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
@@ -74,7 +74,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
     );
     let strange = matches!(
         looked.stopped,
-        Some(Stopped::Unfit(Unfit::UnsupportedServer(_), _))
+        Some(Stopped::Rejection(Rejection::UnsupportedServer(_), _))
     );
     if looked.info_lacks && !strange {
         findings.push(found(
@@ -342,14 +342,14 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
             &*fault.text,
             "list each server by a name or an address of its own",
         ),
-        Stopped::Unfit(unfit, why) => match unfit {
-            Unfit::UnsupportedServer(kind) => {
+        Stopped::Rejection(unfit, why) => match unfit {
+            Rejection::UnsupportedServer(kind) => {
                 let (id, remedy) = of_kind(*kind);
                 (id, &**why, remedy)
             }
-            Unfit::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
-            Unfit::Replica => ("QD06", &**why, "list the master in its place"),
-            Unfit::Evicts => (
+            Rejection::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
+            Rejection::Replica => ("QD06", &**why, "list the master in its place"),
+            Rejection::Evicts => (
                 "QD07",
                 &**why,
                 "CONFIG SET maxmemory-policy noeviction, or a server of its own",

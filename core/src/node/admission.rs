@@ -40,7 +40,7 @@ use crate::token::Rng;
 pub use cause::QuarantineCause;
 pub use founding::{Look, Next, Refusal};
 pub(crate) use info::Reign;
-pub(crate) use info::Unfit;
+pub(crate) use info::Rejection;
 pub use info::{Info, Newness, may_have_voted};
 pub use record::Record;
 pub(crate) use record::beginning;

@@ -22,7 +22,7 @@ pub enum Newness {
 
 /// Why a server cannot be a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum Rejection {
     /// It is of a kind that can be no node.
     UnsupportedServer(UnsupportedServer),
     /// It is of a version before the first that will do.
@@ -234,20 +234,20 @@ impl Info {
     }
 
     /// The same, with what kind of reason it is.
-    pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
+    pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Rejection, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.
         if let Some(kind) = self.stranger {
-            return Some((Unfit::UnsupportedServer(kind), kind.sentence().into()));
+            return Some((Rejection::UnsupportedServer(kind), kind.sentence().into()));
         }
         let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
         let (major, minor) = (version.next(), version.next().unwrap_or(0));
         if major.is_some_and(|major| (major, minor) < (6, 2)) {
             let why = format!("it is Redis {}; 6.2 or later is needed", self.version);
-            return Some((Unfit::Old, why));
+            return Some((Rejection::Old, why));
         }
         if let Some(master) = &self.master {
             let why = format!("it is a replica of {master}: only masters may vote");
-            return Some((Unfit::Replica, why));
+            return Some((Rejection::Replica, why));
         }
         match &self.eviction {
             Some(policy) if !accept_eviction => {
@@ -255,7 +255,7 @@ impl Info {
                     "its maxmemory_policy is {policy}, which may drop locks: set it to noeviction, \
                      or accept it with accept_eviction"
                 );
-                Some((Unfit::Evicts, why))
+                Some((Rejection::Evicts, why))
             }
             _ => None,
         }

@@ -15,7 +15,8 @@ use crate::event::event;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
-    Gate, Info, Look, Newness, Record, Reign, Unfit, UnsupportedServer, beginning, may_have_voted,
+    Gate, Info, Look, Newness, Record, Reign, Rejection, UnsupportedServer, beginning,
+    may_have_voted,
 };
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
@@ -128,7 +129,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     match info.unfit_as(target.gate.accept_eviction) {
         None => {}
         // Sentinels that still name it, or an address that leads to the next master soon.
-        Some((Unfit::Replica, why))
+        Some((Rejection::Replica, why))
             if (address.fails_over() || how.reached || target.routes.is_some()) =>
         {
             target.located.pass(sentinel);

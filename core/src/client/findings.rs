@@ -74,7 +74,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
     );
     let strange = matches!(
         looked.stopped,
-        Some(Stopped::Rejection(Rejection::UnsupportedServer(_), _))
+        Some(Stopped::Rejected(Rejection::Unsupported(_), _))
     );
     if looked.info_lacks && !strange {
         findings.push(found(
@@ -342,8 +342,8 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
             &*fault.text,
             "list each server by a name or an address of its own",
         ),
-        Stopped::Rejection(unfit, why) => match unfit {
-            Rejection::UnsupportedServer(kind) => {
+        Stopped::Rejected(unfit, why) => match unfit {
+            Rejection::Unsupported(kind) => {
                 let (id, remedy) = of_kind(*kind);
                 (id, &**why, remedy)
             }

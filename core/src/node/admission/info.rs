@@ -24,7 +24,7 @@ pub enum Newness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
     /// It is of a kind that can be no node.
-    UnsupportedServer(UnsupportedServer),
+    Unsupported(UnsupportedServer),
     /// It is of a version before the first that will do.
     Old,
     /// It is a replica.
@@ -237,7 +237,7 @@ impl Info {
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Rejection, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.
         if let Some(kind) = self.stranger {
-            return Some((Rejection::UnsupportedServer(kind), kind.sentence().into()));
+            return Some((Rejection::Unsupported(kind), kind.sentence().into()));
         }
         let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
         let (major, minor) = (version.next(), version.next().unwrap_or(0));

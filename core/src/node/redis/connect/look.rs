@@ -59,7 +59,7 @@ pub(crate) enum Stopped {
     /// Its name leads to several servers.
     Several(Fault),
     /// It is no server that may vote.
-    Rejection(Rejection, String),
+    Rejected(Rejection, String),
 }
 
 impl Stopped {
@@ -74,7 +74,7 @@ impl Stopped {
             | Stopped::NoVote(fault)
             | Stopped::Clock(fault)
             | Stopped::Several(fault) => Some(fault),
-            Stopped::Rejection(..) => None,
+            Stopped::Rejected(..) => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl Stopped {
             Stopped::NoVote(fault) => Stopped::NoVote(say(fault)),
             Stopped::Clock(fault) => Stopped::Clock(say(fault)),
             Stopped::Several(fault) => Stopped::Several(say(fault)),
-            unfit @ Stopped::Rejection(..) => unfit,
+            unfit @ Stopped::Rejected(..) => unfit,
         }
     }
 }
@@ -271,7 +271,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         time_of(target, &mut wire, looked).await?;
     }
     if let Some((unfit, why)) = unfit {
-        return Err(Stopped::Rejection(unfit, why));
+        return Err(Stopped::Rejected(unfit, why));
     }
     alike.map_err(Stopped::Several)?;
     let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
@@ -377,7 +377,7 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Resul
 }
 
 fn strange(kind: UnsupportedServer) -> Stopped {
-    Stopped::Rejection(Rejection::UnsupportedServer(kind), kind.sentence().into())
+    Stopped::Rejected(Rejection::Unsupported(kind), kind.sentence().into())
 }
 
 /// A server that wants a password, and was given none, says so at whatever it is

@@ -149,8 +149,9 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Adopted, Companions, Fault, FaultKind, Field, Hint, Keys, Leaving, Link, LockId, Mode, Op,
-        Repair, Reply, Request, Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
+        Adopted, Cause, Companions, Fault, FaultKind, Field, Hint, Keys, Leaving, Link, LockId,
+        Mode, Op, Repair, Reply, Request, Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter,
+        Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};

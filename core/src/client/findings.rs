@@ -9,11 +9,10 @@ use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{
-    Expected, Newness, QuarantineCause, Record, Rejection, UnsupportedServer, beginning,
+    DeleteByValue, Expected, Newness, QuarantineCause, Record, Rejection, beginning,
 };
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
-use crate::node::redis::native::Delete;
-use crate::node::redis::resp::TooLong;
+use crate::node::{Cause, ServerState};
 use crate::report::{ClockOffset, Finding, NodeReport, Severity};
 
 /// A clock that is off by more than this is worth a note, for fences are made of it.
@@ -49,8 +48,8 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
         node: address.shown.to_string(),
         answers: !looked.round_trips.is_empty(),
         round_trip: round_trip(&looked.round_trips),
-        server: server.kind,
-        version: server.version.clone(),
+        server: server.flavor.name(),
+        version: server.flavor.version().map(str::to_owned),
         role: server.role,
         uptime: server.uptime,
         eviction: server.eviction.clone(),
@@ -58,11 +57,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
         memory_limit: server.memory_limit,
         record: "unknown",
         quarantine: looked.quarantine,
-        release: looked.delete.map(|delete| match delete {
-            Delete::DelIfEq => "delifeq",
-            Delete::DelEx => "delex",
-            Delete::Lean => "script",
-        }),
+        release: looked.delete.map(DeleteByValue::name),
         ..NodeReport::default()
     };
     let findings = &mut report.findings;
@@ -214,68 +209,71 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
     report
 }
 
-/// How an error of a server begins that gives no vote to any lock, whatever it is asked; the finding, and what to
-/// do.
-const REFUSALS: [(&str, &str, &str); 10] = [
+/// The states of a server in which it gives no vote to any lock, whatever it is asked; the finding, and what to do.
+const REFUSALS: [(ServerState, &str, &str); 10] = [
     (
-        "OOM",
+        ServerState::OutOfMemory,
         "QD30",
         "give it more memory (CONFIG SET maxmemory): an empty server needs more than 1 MB, and \
          `quorlock explain sizes` says how many bytes a name takes, and for how long",
     ),
     (
-        "MISCONF",
+        ServerState::CannotPersist,
         "QD31",
         "make room on its disk and look into its log; locks need no snapshots: CONFIG SET save \"\" \
          ends them",
     ),
     (
-        "NOREPLICAS",
+        ServerState::FewReplicas,
         "QD32",
         "bring its replicas back, or lower its min-replicas-to-write",
     ),
     (
-        "BUSY",
+        ServerState::RunsScript,
         "QD33",
         "SCRIPT KILL ends the script that another program has started there; give the locks a server \
          of their own",
     ),
     (
-        "ERR max number of clients",
+        ServerState::ManyClients,
         "QD34",
         "end a program that has many connections to it, by what the other nodes' CLIENT LIST and the \
          hosts tell (ss -tnp): until then no redis-cli is let in; then CONFIG SET maxclients",
     ),
     (
-        "DENIED",
+        ServerState::Protected,
         "QD35",
         "its protected mode takes clients of its own machine alone: give it a file of users whose \
          first line is `user default off`, and a user with a password (`quorlock explain deploy`)",
     ),
     (
-        "LOADING",
+        ServerState::Loading,
         "QD36",
         "wait: it is reading its data; a server that is for locks alone needs none",
     ),
     (
-        "MASTERDOWN",
+        ServerState::NoMaster,
         "QD36",
         "wait: it is a replica that has no link to its master, or look at that link",
     ),
-    ("READONLY", "QD06", "list the master in its place"),
     (
-        "CLUSTERDOWN",
+        ServerState::ReadOnly,
+        "QD06",
+        "list the master in its place",
+    ),
+    (
+        ServerState::ClusterDown,
         "QD37",
         "look at CLUSTER INFO and at the primaries that have failed: a part of the hash slots is served \
          by none",
     ),
 ];
 
-/// The finding of an error of the server's, if it is one of those, also where that stands behind
-/// words of ours.
-fn refusal(text: &str) -> Option<(&'static str, &'static str)> {
-    let said = |begin: &str| text.split(": ").any(|part| part.starts_with(begin));
-    let found = REFUSALS.iter().find(|(begin, ..)| said(begin))?;
+/// The finding of a fault, if its cause is one of those.
+fn refusal(cause: Cause) -> Option<(&'static str, &'static str)> {
+    let found = REFUSALS
+        .iter()
+        .find(|(state, ..)| cause == Cause::State(*state))?;
     Some((found.1, found.2))
 }
 
@@ -290,14 +288,14 @@ fn used(looked: &Looked) -> Option<String> {
 /// A look that came to its end before all was seen.
 fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
     if let Some(fault) = stopped.fault()
-        && let Some((id, remedy)) = refusal(&fault.text)
+        && let Some((id, remedy)) = refusal(fault.cause)
     {
         let full = (id == "QD30").then(|| used(looked)).flatten();
         let what = format!("{}{}", fault.text, full.unwrap_or_default());
         return found(Severity::Error, id, what, remedy);
     }
     let (id, why, remedy) = match stopped {
-        Stopped::Unreached(fault) if TooLong::is_told_in(&fault.text) => (
+        Stopped::Unreached(fault) if fault.cause == Cause::LongReply => (
             "QD28",
             &*fault.text,
             "look what the node's address leads to, and what it answers there (INFO, CLUSTER SLOTS, \
@@ -344,7 +342,7 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
         ),
         Stopped::Rejected(unfit, why) => match unfit {
             Rejection::Unsupported(kind) => {
-                let (id, remedy) = of_kind(*kind);
+                let (id, remedy) = kind.finding();
                 (id, &**why, remedy)
             }
             Rejection::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
@@ -357,31 +355,6 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
         },
     };
     found(Severity::Error, id, why.to_owned(), remedy)
-}
-
-/// A server of a kind that can be no node.
-fn of_kind(kind: UnsupportedServer) -> (&'static str, &'static str) {
-    match kind {
-        UnsupportedServer::Clustered => (
-            "QD05",
-            "write redis+cluster://, or list servers that stand alone",
-        ),
-        UnsupportedServer::Sentinel => (
-            "QD17",
-            "write redis+sentinel://, and the name by which the sentinels know the master \
-             (`quorlock explain sentinel`)",
-        ),
-        UnsupportedServer::Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
-        UnsupportedServer::ActiveActive => (
-            "QD19",
-            "give the locks servers of their own that do not replicate each other",
-        ),
-        UnsupportedServer::Proxy => (
-            "QD20",
-            "list the servers behind it, each by its own address",
-        ),
-        UnsupportedServer::Scriptless => ("QD21", "turn scripts on, or install Redis or Valkey"),
-    }
 }
 
 /// A share of memory, or of connections, from which on a server is nearly full, in percent.
@@ -679,6 +652,17 @@ mod tests {
     /// Each error that a server can give to a vote is found as what it is, in its own words.
     #[test]
     fn each_refusal_of_a_vote_has_its_finding() {
+        const WORDS: [(&str, &str); 9] = [
+            ("OOM", "QD30"),
+            ("MISCONF", "QD31"),
+            ("NOREPLICAS", "QD32"),
+            ("BUSY", "QD33"),
+            ("ERR max number of clients", "QD34"),
+            ("DENIED", "QD35"),
+            ("LOADING", "QD36"),
+            ("MASTERDOWN", "QD36"),
+            ("READONLY", "QD06"),
+        ];
         let errors = include_str!("../node/redis/errors.txt");
         let mut ids = std::collections::BTreeSet::new();
         for line in errors
@@ -693,9 +677,9 @@ mod tests {
             let found =
                 [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault), &Looked::default()));
             assert_eq!(found[0].id, found[1].id, "{line}");
-            let own = REFUSALS.iter().find(|(begin, ..)| line.contains(begin));
+            let own = WORDS.iter().find(|(word, _)| line.contains(word));
             // Elsewhere the words of others say that it may be one of these.
-            let expected = own.map_or("QD38", |(_, id, _)| *id);
+            let expected = own.map_or("QD38", |(_, id)| *id);
             assert_eq!(found[0].id, expected, "{line}");
             ids.insert(found[0].id);
         }

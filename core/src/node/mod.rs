@@ -3,6 +3,7 @@
 pub(crate) mod address;
 pub mod admission;
 pub(crate) mod cluster;
+mod fault;
 pub(crate) mod hash_slot;
 pub mod memory;
 pub mod names;
@@ -17,10 +18,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::foreign;
 use crate::hash::fnv1a;
 use crate::wakers::Wakers;
 use admission::QuarantineCause;
+pub use fault::{Cause, Fault, FaultKind, ServerState};
 pub use nodes::Nodes;
 pub use value::Value;
 
@@ -575,70 +576,6 @@ pub struct Line {
     pub deaf: bool,
     /// Readers hold the lock.
     pub shared: bool,
-}
-
-/// Why a node gave no vote.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What kind of cause.
-    pub kind: FaultKind,
-    /// The cause in words, without secrets.
-    pub text: Arc<str>,
-    /// Whether the request may have reached the node: it may have been carried
-    /// out, or may yet be.
-    pub sent: bool,
-    /// The cause is the lock's own: the node may vote for others.
-    pub of_lock: bool,
-}
-
-impl Fault {
-    pub(crate) fn new(kind: FaultKind, text: impl Into<String>, sent: bool) -> Fault {
-        Fault {
-            kind,
-            text: foreign::message(text).into(),
-            sent,
-            of_lock: false,
-        }
-    }
-
-    /// The same in other words.
-    pub(crate) fn told_as(self, text: impl Into<String>) -> Fault {
-        Fault {
-            text: foreign::message(text).into(),
-            ..self
-        }
-    }
-
-    /// The same, of which the cause is the lock's own, or the node's.
-    pub(crate) fn of_lock(self, of_lock: bool) -> Fault {
-        Fault { of_lock, ..self }
-    }
-
-    /// A request that its sender wanted no more before it was written.
-    pub fn unwanted() -> Fault {
-        Fault::new(FaultKind::Refused, "given up before it was sent", false)
-    }
-}
-
-/// Causes for the lack of a vote, as far as the core treats them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// No reply before the deadline.
-    Timeout,
-    /// No connection, or it broke.
-    Unreachable,
-    /// The node answered that it cannot vote now: loading, out of memory,
-    /// read-only, busy.
-    NotReady,
-    /// Credentials, permissions, certificates, or the database are wrong: it
-    /// will not recover by itself.
-    Misconfigured,
-    /// Its record is of another set, or of this one on other terms.
-    Foreign,
-    /// It has no record, and cannot be given one before other nodes of the list serve.
-    Unfounded,
-    /// Our own queue to the node is full, or its client is closed.
-    Refused,
 }
 
 /// What goes with a request and comes back with its reply.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::LossReason;
 use quorlock::sim::native::{Outcome, Voted};
-use quorlock::sim::{Fault, FaultKind, Leaving, Op, Repair, Reply};
+use quorlock::sim::{Cause, Fault, FaultKind, Leaving, Op, Repair, Reply};
 use quorlock_sim::history::{Asked, Entry, Happened, History, ORACLES, is_well_formed, legend};
 use quorlock_sim::plan::Plan;
 use quorlock_sim::random::Random;
@@ -81,6 +81,7 @@ fn replies() -> Vec<Reply> {
             text: "why".into(),
             sent: true,
             of_lock: false,
+            cause: Cause::Other,
         })
     };
     vec![

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::stranger::UnsupportedServer;
+use super::flavor::{Flavor, UnsupportedServer};
 use crate::foreign;
 use crate::hash::fnv1a;
 use crate::node::Memory;
@@ -106,9 +106,9 @@ pub struct Info {
     pub run: Option<String>,
     /// Where it stands in the order of masters.
     pub(crate) reign: Reign,
-    version: String,
-    /// It is of a kind that can be no node.
-    stranger: Option<UnsupportedServer>,
+    flavor: Flavor,
+    /// It runs in cluster mode, and is not taken for a [shard](Info::of_shard).
+    in_cluster: bool,
     /// `host:port` of its master, for a replica.
     master: Option<String>,
     /// What it drops when it is full; `None` if it has no bound or drops
@@ -149,8 +149,8 @@ impl Info {
                     .filter(|history| !history.is_empty() && !zeros(history))
                     .map(|history| fnv1a(history.as_bytes())),
             },
-            version: foreign::told(&get("redis_version").unwrap_or_default()),
-            stranger: UnsupportedServer::in_info(get),
+            flavor: Flavor::in_info(get),
+            in_cluster: get("cluster_enabled").is_some_and(|enabled| enabled == "1"),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
                 foreign::told(&format!(
@@ -198,8 +198,9 @@ impl Info {
     }
 
     /// Of which kind it is, if that can be no node.
-    pub(crate) fn stranger(&self) -> Option<UnsupportedServer> {
-        self.stranger
+    pub(crate) fn unsupported(&self) -> Option<UnsupportedServer> {
+        let clustered = self.in_cluster.then_some(UnsupportedServer::Clustered);
+        self.flavor.unsupported().or(clustered)
     }
 
     /// Whether it drops keys when it is full.
@@ -219,30 +220,28 @@ impl Info {
 
     /// What a shard of a cluster says of itself, as of any server; or why it is none.
     pub(crate) fn of_shard(self) -> Result<Info, String> {
-        match self.stranger {
-            Some(UnsupportedServer::Clustered) => Ok(Info {
-                stranger: None,
+        match self.flavor {
+            _ if self.in_cluster => Ok(Info {
+                in_cluster: false,
                 ..self
             }),
-            // What it says of itself is not permitted, perhaps.
-            None if self.version.is_empty() => Ok(self),
-            None => {
+            Flavor::Redis(_) | Flavor::Valkey(_) => {
                 Err("it is not in cluster mode: write redis:// in place of redis+cluster://".into())
             }
-            Some(_) => Ok(self),
+            // What it says of itself is not permitted, perhaps.
+            Flavor::Untold => Ok(self),
+            // It is refused for its kind.
+            Flavor::Unsupported(_) => Ok(self),
         }
     }
 
     /// The same, with what kind of reason it is.
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Rejection, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.
-        if let Some(kind) = self.stranger {
+        if let Some(kind) = self.unsupported() {
             return Some((Rejection::Unsupported(kind), kind.sentence().into()));
         }
-        let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
-        let (major, minor) = (version.next(), version.next().unwrap_or(0));
-        if major.is_some_and(|major| (major, minor) < (6, 2)) {
-            let why = format!("it is Redis {}; 6.2 or later is needed", self.version);
+        if let Some(why) = self.flavor.too_old() {
             return Some((Rejection::Old, why));
         }
         if let Some(master) = &self.master {

@@ -8,6 +8,7 @@ mod cluster;
 mod degraded;
 mod former;
 mod greet;
+mod hello;
 mod locate;
 mod look;
 mod nested;
@@ -21,12 +22,11 @@ mod watch;
 
 use std::time::Duration;
 
-use super::native::Delete;
 use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
 use crate::node::address::Endpoint;
-use crate::node::admission::{Record, Reign};
+use crate::node::admission::{DeleteByValue, Record, Reign};
 use crate::node::{Fault, Server};
 use admit::{Keys, admit};
 pub(crate) use census::inboxes;
@@ -55,7 +55,7 @@ pub(crate) struct Connected {
     /// It is to a shard of a cluster.
     pub(crate) in_cluster: bool,
     /// How votes are deleted by their value there.
-    pub(crate) delete: Delete,
+    pub(crate) delete: DeleteByValue,
     /// The hash of the node's id.
     pub(crate) id: u64,
     /// See [`Ticket::server`](crate::node::Ticket::server).

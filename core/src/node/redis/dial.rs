@@ -30,6 +30,8 @@ use crate::clock::Clock;
 use crate::event::LogEvent;
 #[cfg(feature = "tls")]
 use crate::foreign;
+#[cfg(feature = "tls")]
+use crate::node::Cause;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
@@ -61,7 +63,8 @@ pub(crate) fn unreachable(error: &io::Error) -> Undialled {
 fn wrong(error: impl ToString) -> Undialled {
     let text = error.to_string();
     let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
-    Undialled::Other(Fault::new(FaultKind::Misconfigured, text, false))
+    let fault = Fault::new(FaultKind::Misconfigured, text, false);
+    Undialled::Other(fault.because(Cause::Tls))
 }
 
 /// A stream that is being made.

@@ -6,20 +6,9 @@ use redis::Value as Resp;
 use super::replies;
 use super::resp;
 use super::script::{self, Guard, millis};
+use crate::node::admission::DeleteByValue;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Fault, Op, Request};
-
-/// How a vote is deleted by its value, on a server that may know a command for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Delete {
-    /// `DELIFEQ key value` (Valkey 9.0).
-    DelIfEq,
-    /// `DELEX key IFEQ value` (Redis 8.4).
-    DelEx,
-    /// The lean script.
-    #[default]
-    Lean,
-}
 
 /// Whether a vote counts only by what the trailer says: there is a record to be minded,
 /// or a `TIME` by which fences are counted.
@@ -80,19 +69,24 @@ pub(crate) fn write_trailer(out: &mut Vec<u8>, guard: Option<&Guard>) -> u8 {
 
 /// Appends the command of a native release. `with_text`: the node has forgotten the lean
 /// script.
-pub(crate) fn write_delete(out: &mut Vec<u8>, request: &Request, how: Delete, with_text: bool) {
+pub(crate) fn write_delete(
+    out: &mut Vec<u8>,
+    request: &Request,
+    how: DeleteByValue,
+    with_text: bool,
+) {
     let (lock, value) = (&request.keys.lock, &request.value.0);
     match how {
-        Delete::DelIfEq => {
+        DeleteByValue::DelIfEq => {
             out.extend_from_slice(b"*3\r\n$7\r\nDELIFEQ\r\n");
             resp::write_text(out, lock);
         }
-        Delete::DelEx => {
+        DeleteByValue::DelEx => {
             out.extend_from_slice(b"*4\r\n$5\r\nDELEX\r\n");
             resp::write_text(out, lock);
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
         }
-        Delete::Lean => {
+        DeleteByValue::ByScript => {
             resp::write_array(out, 5);
             script::write_script(out, &script::LEAN, with_text);
             resp::write_number(out, 1);
@@ -287,9 +281,9 @@ mod tests {
     fn a_vote_is_deleted_by_what_the_server_knows() {
         let lean = format!("EVALSHA {} 1 k t.l", *script::LEAN.sha);
         for (how, expected) in [
-            (Delete::DelIfEq, "DELIFEQ k t.l"),
-            (Delete::DelEx, "DELEX k IFEQ t.l"),
-            (Delete::Lean, &lean),
+            (DeleteByValue::DelIfEq, "DELIFEQ k t.l"),
+            (DeleteByValue::DelEx, "DELEX k IFEQ t.l"),
+            (DeleteByValue::ByScript, &lean),
         ] {
             let mut out = Vec::new();
             write_delete(&mut out, &request(0, None), how, false);

@@ -11,7 +11,7 @@ use redis::Value as Resp;
 
 use super::connect::{Connected, Told};
 use super::hashed;
-use super::native::{self, Ballot, Delete, Reading};
+use super::native::{self, Ballot, Reading};
 use super::outbox::Item;
 use super::pushes::Push;
 use super::replies::{self, Outcome};
@@ -21,7 +21,7 @@ use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
 use crate::hash::{HashMap, fnv1a};
 use crate::lean::trim;
-use crate::node::admission::Info;
+use crate::node::admission::{DeleteByValue, Info};
 use crate::node::native::{key_end_of, outcome};
 use crate::node::time::NodeTime;
 use crate::node::{FaultKind, Memory, Op, Reply, Request, names};
@@ -41,7 +41,7 @@ pub(crate) struct Pipe {
     wire: Wire,
     guard: Option<Guard>,
     in_cluster: bool,
-    delete: Delete,
+    delete: DeleteByValue,
     /// The node has forgotten the lean script: send its text.
     lean_text: bool,
     /// See [`Ticket::server`](crate::node::Ticket::server).

@@ -61,14 +61,6 @@ pub(crate) const COUNTS: Bound = Bound {
 #[derive(Debug)]
 pub(crate) struct TooLong(Bound);
 
-impl TooLong {
-    /// Whether a fault tells of one.
-    pub(crate) fn is_told_in(text: &str) -> bool {
-        let bounds = [REPLY, MAP, KEYS, COUNTS];
-        bounds.iter().any(|bound| text.contains(bound.longer))
-    }
-}
-
 impl fmt::Display for TooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.longer)

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quorlock::sim::admission::{Look, StepWatch};
-use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
+use quorlock::sim::{
+    Cause, Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket,
+};
 
 use super::events::{Answer, Event, Said};
 use super::failover::News;
@@ -32,6 +34,7 @@ pub(super) fn failed(sent: bool) -> Reply {
         text: "no answer".into(),
         sent,
         of_lock: false,
+        cause: Cause::Other,
     })
 }
 
@@ -42,6 +45,7 @@ pub(super) fn fault(kind: FaultKind, why: &str) -> Fault {
         text: why.into(),
         sent: false,
         of_lock: false,
+        cause: Cause::Other,
     }
 }
 
@@ -52,6 +56,7 @@ pub(super) fn not_ready(why: &str) -> Reply {
         text: why.into(),
         sent: true,
         of_lock: false,
+        cause: Cause::Other,
     })
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::greet::{count, has_voted};
+use super::greet::has_voted;
+use super::hello::count;
 use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;

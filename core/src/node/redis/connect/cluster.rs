@@ -32,7 +32,7 @@ use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
 use crate::node::redis::router::Router;
 use crate::node::redis::script::{Guard, mark, millis};
-use crate::node::redis::server_error::{Redirect, redirect, unknown};
+use crate::node::redis::server_error::{Redirect, clusterless, redirect};
 use crate::node::redis::wire::Wire;
 use crate::node::{Fault, FaultKind};
 
@@ -153,13 +153,12 @@ async fn ask(target: &Target, server: &Endpoint) -> Result<View, Fault> {
     let info = replies.pop().map(|reply| text(&reply)).unwrap_or_default();
     let slots = replies.pop().ok_or_else(replies::unexpected)?;
     let nodes = replies.pop().ok_or_else(replies::unexpected)?;
-    if let Resp::ServerError(error) = &slots {
-        let details = error.details().unwrap_or_default();
-        if details.contains("cluster support disabled") || unknown(error) {
-            return Err(refused(
-                "it is not in cluster mode: write redis:// in place of redis+cluster://".into(),
-            ));
-        }
+    if let Resp::ServerError(error) = &slots
+        && clusterless(error)
+    {
+        return Err(refused(
+            "it is not in cluster mode: write redis:// in place of redis+cluster://".into(),
+        ));
     }
     let slots = permitted(&target.gate, "cluster|slots", slots)?;
     let nodes = permitted(&target.gate, "cluster|nodes", nodes)?;

@@ -66,7 +66,7 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
                 "no sentinel says where the master `{master}` is: {}{others}",
                 away.text
             );
-            Fault::new(FaultKind::Unreachable, text, false)
+            Fault::new(FaultKind::Unreachable, text, false).because(away.cause)
         }
     })
 }
@@ -188,7 +188,9 @@ pub(crate) async fn say(
 
 /// What a sentinel's error means.
 fn refusal(shown: &str, error: &redis::ServerError) -> Fault {
-    let said = server_error::fault_of(error.code(), error.details()).text;
+    let Fault {
+        cause, text: said, ..
+    } = server_error::fault_of(error.code(), error.details());
     let why = match error.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => format!(
             "the sentinel {shown} wants another user or password: write them into the URL, \
@@ -196,7 +198,7 @@ fn refusal(shown: &str, error: &redis::ServerError) -> Fault {
         ),
         _ => format!("the sentinel {shown} does not serve as one: {said}"),
     };
-    Fault::new(FaultKind::Misconfigured, why, false)
+    Fault::new(FaultKind::Misconfigured, why, false).because(cause)
 }
 
 fn no_sentinel(sentinels: &Sentinels, place: usize) -> Fault {

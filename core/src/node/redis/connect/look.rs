@@ -13,10 +13,8 @@ use super::alike::Others;
 use super::census::{Census, census};
 use super::cluster;
 use super::degraded::is_runless;
-use super::greet::{
-    commandstats, counts_too, fault_of, greeting, named, own_address, quarantine_left, stranger,
-    take_info, unanswered,
-};
+use super::greet::{commandstats, fault_of, named, quarantine_left, unsupported};
+use super::hello::{Hello, Questions, unanswered};
 use super::locate::{disagreement, locate};
 use super::nested::nested;
 use super::prepare::{permitted, prepare};
@@ -25,16 +23,14 @@ use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::node::address::Endpoint;
 use crate::node::admission::{
-    Info, Newness, QuarantineCause, Record, Rejection, Server, UnsupportedServer,
+    DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, Server,
 };
-use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
 use crate::node::redis::script::Guard;
-use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
 use crate::node::time::NodeTime;
-use crate::node::{Fault, FaultKind};
+use crate::node::{Cause, Fault, FaultKind};
 
 /// This many round trips are measured.
 const ROUND_TRIPS: usize = 5;
@@ -122,7 +118,7 @@ pub(crate) struct Looked {
     /// Why it is in quarantine, as the client has said that began it.
     pub(crate) cause: Option<QuarantineCause>,
     /// How votes are deleted by their value.
-    pub(crate) delete: Option<Delete>,
+    pub(crate) delete: Option<DeleteByValue>,
     /// Messages to waiters get through; `None`: that was not tried.
     pub(crate) heard: Option<bool>,
     /// Who and what else is there.
@@ -201,56 +197,43 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     target.located.has_come(Some(&endpoint), false);
     let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
-        fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
+        fault if fault.cause == Cause::Tls => Stopped::Tls(fault),
         fault => Stopped::Unreached(fault),
     })?;
     target.located.has_come(Some(&endpoint), true);
     looked.certificate_expires = stream.certificate_expires();
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
-    let greeting = greeting(target, &how);
-    let mut answers = others
-        .beside(exchange_long(&mut wire, &greeting, resp::COUNTS))
+    let questions = Questions::of(target, &how);
+    let answers = others
+        .beside(exchange_long(
+            &mut wire,
+            &questions.commands(),
+            resp::COUNTS,
+        ))
         .await
         .map_err(|fault| match fault.kind {
             FaultKind::Misconfigured => Stopped::Tls(fault),
             _ => Stopped::Unreached(unanswered(fault)),
         })?;
-    let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
-    let client_info = answers.pop().map(|reply| text(&reply));
-    looked.placeless = own_address(&client_info.unwrap_or_default()) == 0;
-    let time = answers.pop();
-    if counts_too(target, &how) {
-        answers.pop();
-    }
-    let record = answers.pop();
-    let info = take_info(&mut answers);
+    let hello = Hello::read(&questions, answers);
+    looked.placeless = hello.own_address == 0;
     // It answers nothing but this, and maybe no password.
-    if let Some(kind) = stranger(info.as_ref()) {
-        return Err(strange(kind));
+    if let Some(kind) = hello.unsupported() {
+        return Err(refused_or_lacks(unsupported(kind)));
     }
-    let mut greeted = answers.into_iter();
-    if address.password.is_some()
-        && let Some(reply) = greeted.next()
-    {
+    let said = hello.info();
+    if let Some(reply) = hello.login {
         permitted(gate, "auth", reply).map_err(Stopped::Refused)?;
     }
-    for reply in greeted {
+    if let Some(reply) = hello.select {
         permitted(gate, "select", reply).map_err(refused_or_lacks)?;
     }
-    let info = match info {
-        Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
-            looked.info_lacks = true;
-            Info::default()
-        }
-        Some(reply) => {
-            let said = permitted(gate, "info", reply).map_err(refused_or_lacks)?;
-            let said = text(&said);
-            looked.server = Server::parse(&said);
-            Info::parse(&said)
-        }
-        None => Info::default(),
-    };
+    let said = said.map_err(refused_or_lacks)?;
+    looked.info_lacks = said.is_none();
+    let said = said.unwrap_or_default();
+    looked.server = Server::parse(&said);
+    let info = Info::parse(&said);
     looked.run = info.run.clone();
     looked.runless = is_runless(&info);
     let alike = others.are(info.run.as_deref()).await;
@@ -259,10 +242,10 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         let reply = reply.ok_or_else(|| Stopped::Lacks(replies::unexpected()))?;
         permitted(gate, command, reply).map_err(refused_or_lacks)
     };
-    let record = asked("get", record)?;
+    let record = asked("get", hello.record)?;
     let record = Some(&record).filter(|r| **r != Resp::Nil).map(text);
     looked.record = Some(record.clone());
-    if let Resp::Array(parts) = asked("time", time)?
+    if let Resp::Array(parts) = asked("time", Some(hello.time))?
         && replies::time(&parts).is_none()
     {
         return Err(refused_or_lacks(replies::no_time(&parts)));
@@ -295,7 +278,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
                 let told = told.map_err(Stopped::Unreached)?.pop();
                 looked.cause = told.and_then(|word| QuarantineCause::read(&text(&word)));
             }
-            let prepared = prepare(target, &mut wire, None, true, resp3).await;
+            let prepared = prepare(target, &mut wire, None, true, hello.resp3).await;
             let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
@@ -376,19 +359,16 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Resul
     Ok(())
 }
 
-fn strange(kind: UnsupportedServer) -> Stopped {
-    Stopped::Rejected(Rejection::Unsupported(kind), kind.sentence().into())
-}
-
-/// A server that wants a password, and was given none, says so at whatever it is
-/// asked; and one of a kind that can be no node may show that at any command.
+/// Why a look ends at a server that answers with this fault. A server that wants a password, and
+/// was given none, says so at any command; and one of a kind that can be no node may show that at
+/// any command.
 fn refused_or_lacks(fault: Fault) -> Stopped {
-    if let Some(kind) = UnsupportedServer::of_sentence(&fault.text) {
-        return strange(kind);
-    }
-    match &*fault.text {
-        text if text.starts_with("NOAUTH") => Stopped::Refused(fault),
-        text if text.contains(replies::LATE_CLOCK) => Stopped::Clock(fault),
+    match fault.cause {
+        Cause::Unsupported(kind) => {
+            Stopped::Rejected(Rejection::Unsupported(kind), fault.text.to_string())
+        }
+        Cause::NoPassword => Stopped::Refused(fault),
+        Cause::LateClock => Stopped::Clock(fault),
         _ => Stopped::Lacks(fault),
     }
 }

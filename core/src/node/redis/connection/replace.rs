@@ -158,10 +158,8 @@ impl Connection {
         };
         self.send_elsewhere();
         self.waiting.fail_requests(&fault);
-        let known = self
-            .last_fault
-            .as_ref()
-            .is_some_and(|f| f.text == fault.text);
+        // A log repeats nothing: what is new in any regard is told.
+        let known = self.last_fault.as_ref() == Some(&fault);
         let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
         if lasting && !known {
             // With a quorum of others no caller would hear of it.

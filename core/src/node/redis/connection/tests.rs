@@ -14,11 +14,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::*;
 use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{Expected, Gate, Reign, Roster, Survey};
+use crate::node::admission::{DeleteByValue, Expected, Gate, Reign, Roster, Survey};
 use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{self, Dial, Dialling};
-use crate::node::redis::native::Delete;
 use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
@@ -203,7 +202,7 @@ impl Link {
                 shard: false,
             }),
             in_cluster: false,
-            delete: Delete::Lean,
+            delete: DeleteByValue::ByScript,
             id: 1,
             server: self.here.1,
             endpoint: self.here.0.clone(),

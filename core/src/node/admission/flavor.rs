@@ -1,11 +1,123 @@
-//! Servers of kinds that can be no node, whatever their settings: what each is known by, and
-//! the one sentence that says so and names the way out. Pure.
+//! Kinds of servers: what each is known by, and all that depends on it. A new kind is a change of
+//! this file, and a row of docs/operations/servers.md. Pure.
+//!
+//! A name and a version promise little: forks call themselves an old Redis, and services hide
+//! commands. So what can be asked of the server itself is asked there: whether it deletes by value
+//! ([`DeleteByValue`]), and whether it speaks RESP3. By its kind is decided what no question shows.
 
+use crate::foreign;
 use UnsupportedServer::{ActiveActive, Clustered, Kvrocks, Proxy, Scriptless, Sentinel};
+
+/// What a server is, by its own account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    /// It does not tell: its user may not ask, or what it says has no version.
+    #[default]
+    Untold,
+    /// Redis, or a fork that calls itself so, of this version.
+    Redis(String),
+    /// Valkey of this version.
+    Valkey(String),
+    /// It can be no node, whatever its settings.
+    Unsupported(UnsupportedServer),
+}
+
+impl Flavor {
+    /// What a server is by its `INFO`, of which `get` finds a field.
+    pub(crate) fn in_info(get: impl Fn(&str) -> Option<String>) -> Flavor {
+        if let Some(kind) = UnsupportedServer::in_info(&get) {
+            return Flavor::Unsupported(kind);
+        }
+        // Valkey says that it is Redis 7.2.4, too, for old clients.
+        let version = |field| get(field).filter(|version| !version.is_empty());
+        match (version("valkey_version"), version("redis_version")) {
+            (Some(version), _) => Flavor::Valkey(foreign::told(&version)),
+            (None, Some(version)) => Flavor::Redis(foreign::told(&version)),
+            (None, None) => Flavor::Untold,
+        }
+    }
+
+    /// As reports name it.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        match self {
+            Flavor::Redis(_) => Some("redis"),
+            Flavor::Valkey(_) => Some("valkey"),
+            Flavor::Untold | Flavor::Unsupported(_) => None,
+        }
+    }
+
+    /// Its version, in its own count.
+    pub(crate) fn version(&self) -> Option<&str> {
+        match self {
+            Flavor::Redis(version) | Flavor::Valkey(version) => Some(version),
+            Flavor::Untold | Flavor::Unsupported(_) => None,
+        }
+    }
+
+    /// Of which kind it is, if that can be no node.
+    pub(crate) fn unsupported(&self) -> Option<UnsupportedServer> {
+        match self {
+            Flavor::Unsupported(kind) => Some(*kind),
+            Flavor::Untold | Flavor::Redis(_) | Flavor::Valkey(_) => None,
+        }
+    }
+
+    /// Why its version will not do: the scripts need commands of Redis 6.2, which is older than
+    /// the first Valkey.
+    pub(crate) fn too_old(&self) -> Option<String> {
+        let Flavor::Redis(version) = self else {
+            return None;
+        };
+        let mut numbers = version.split('.').map_while(|n| n.parse::<u32>().ok());
+        let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
+        ((major, minor) < (6, 2)).then(|| format!("it is Redis {version}; 6.2 or later is needed"))
+    }
+}
+
+/// How a server deletes a key that holds a value, and nothing else. A user's permissions decide on
+/// the commands as the version does, so a connection tries both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DeleteByValue {
+    /// `DELIFEQ key value` (Valkey 9.0).
+    DelIfEq,
+    /// `DELEX key IFEQ value` (Redis 8.4).
+    DelEx,
+    /// The script `compare_and_delete`.
+    #[default]
+    ByScript,
+}
+
+impl DeleteByValue {
+    /// The commands that a connection tries on a key, in the order in which they are preferred.
+    pub(crate) fn commands(key: &[u8]) -> [Vec<&[u8]>; 2] {
+        [
+            vec![b"DELIFEQ", key, b""],
+            vec![b"DELEX", key, b"IFEQ", b""],
+        ]
+    }
+
+    /// What to use where the server knows these of the [commands](Self::commands).
+    pub(crate) fn of_known(known: [bool; 2]) -> DeleteByValue {
+        match known {
+            [true, _] => DeleteByValue::DelIfEq,
+            [false, true] => DeleteByValue::DelEx,
+            [false, false] => DeleteByValue::ByScript,
+        }
+    }
+
+    /// As reports name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            DeleteByValue::DelIfEq => "delifeq",
+            DeleteByValue::DelEx => "delex",
+            DeleteByValue::ByScript => "script",
+        }
+    }
+}
 
 /// A kind of server that can be no node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnsupportedServer {
+pub enum UnsupportedServer {
     /// A part of a Redis Cluster: it has a part of the keys, and another server may
     /// have it tomorrow, so its vote would not be its own.
     Clustered,
@@ -23,15 +135,6 @@ pub(crate) enum UnsupportedServer {
 }
 
 impl UnsupportedServer {
-    const ALL: [UnsupportedServer; 6] = [
-        Clustered,
-        Sentinel,
-        Kvrocks,
-        ActiveActive,
-        Proxy,
-        Scriptless,
-    ];
-
     /// What to tell of it. docs/operations/servers.md has these sentences, too.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
@@ -63,23 +166,38 @@ impl UnsupportedServer {
         }
     }
 
-    /// Of which kind that sentence tells.
-    pub(crate) fn of_sentence(text: &str) -> Option<UnsupportedServer> {
-        UnsupportedServer::ALL
-            .into_iter()
-            .find(|kind| kind.sentence() == text)
+    /// The finding of `quorlock doctor`, and what to do.
+    pub(crate) fn finding(self) -> (&'static str, &'static str) {
+        match self {
+            Clustered => (
+                "QD05",
+                "write redis+cluster://, or list servers that stand alone",
+            ),
+            Sentinel => (
+                "QD17",
+                "write redis+sentinel://, and the name by which the sentinels know the master \
+                 (`quorlock explain sentinel`)",
+            ),
+            Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
+            ActiveActive => (
+                "QD19",
+                "give the locks servers of their own that do not replicate each other",
+            ),
+            Proxy => (
+                "QD20",
+                "list the servers behind it, each by its own address",
+            ),
+            Scriptless => ("QD21", "turn scripts on, or install Redis or Valkey"),
+        }
     }
 
-    /// What a server is by its `INFO`, of which `get` finds a field.
-    pub(crate) fn in_info(get: impl Fn(&str) -> Option<String>) -> Option<UnsupportedServer> {
+    fn in_info(get: impl Fn(&str) -> Option<String>) -> Option<UnsupportedServer> {
         let says = |name: &str, word: &str| get(name).is_some_and(|said| said == word);
         if get("kvrocks_version").is_some() {
             Some(Kvrocks)
         // Valkey has the field under a name of its own.
         } else if says("redis_mode", "sentinel") || says("server_mode", "sentinel") {
             Some(Sentinel)
-        } else if says("cluster_enabled", "1") {
-            Some(Clustered)
         // KeyDB, as soon as it follows another: a lone one says `master`.
         } else if says("role", "active-replica") {
             Some(ActiveActive)
@@ -138,7 +256,6 @@ mod tests {
             ("redis_version:7.0.15\nredis_mode:sentinel", Some(Sentinel)),
             ("valkey_version:9.1.0\nserver_mode:sentinel", Some(Sentinel)),
             ("kvrocks_version:2.9.0\nredis_version:4.0.0", Some(Kvrocks)),
-            ("role:master\ncluster_enabled:1", Some(Clustered)),
             ("role:active-replica\nmaster_host:h", Some(ActiveActive)),
             (
                 "redis_mode:standalone\nrole:master\ncluster_enabled:0",
@@ -207,12 +324,43 @@ mod tests {
     }
 
     #[test]
-    fn each_has_one_sentence() {
-        for kind in UnsupportedServer::ALL {
+    fn a_server_is_what_its_version_is_of() {
+        let of = |text: &str| {
+            Flavor::in_info(|name| {
+                let line = text.lines().find(|line| line.starts_with(name));
+                line?.split_once(':').map(|(_, said)| said.to_owned())
+            })
+        };
+        let valkey = of("redis_version:7.2.4\nvalkey_version:9.1.0");
+        assert_eq!(
+            (valkey.name(), valkey.version()),
+            (Some("valkey"), Some("9.1.0"))
+        );
+        for (version, is_old) in [
+            ("6.2.0", false),
+            ("6.0.9", true),
+            ("7", false),
+            ("x", false),
+        ] {
+            let redis = of(&format!("redis_version:{version}"));
+            assert_eq!(
+                (redis.name(), redis.version()),
+                (Some("redis"), Some(version))
+            );
+            assert_eq!(redis.too_old().is_some(), is_old, "{version}");
+        }
+        assert_eq!(of("role:master"), Flavor::Untold);
+        assert_eq!(of("redis_mode:sentinel").unsupported(), Some(Sentinel));
+        for kind in [
+            Clustered,
+            Sentinel,
+            Kvrocks,
+            ActiveActive,
+            Proxy,
+            Scriptless,
+        ] {
             let said = kind.sentence();
             assert!(said.starts_with("it ") && said.contains(": "), "{said}");
-            assert_eq!(UnsupportedServer::of_sentence(said), Some(kind));
         }
-        assert_eq!(UnsupportedServer::of_sentence("NOAUTH"), None);
     }
 }

@@ -408,7 +408,7 @@ pub enum Repair {
     /// that very one whose end is still ahead, so no other vote on it can be
     /// pending (rule R11).
     InQuarantine {
-        /// See [`Ticket::server`].
+        /// See [`RequestContext::server`].
         server: u64,
     },
 }
@@ -580,7 +580,7 @@ pub struct Line {
 
 /// What goes with a request and comes back with its reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticket {
+pub struct RequestContext {
     /// The node's place in the set.
     pub node: usize,
     /// A moment before the first byte of the request left: votes are counted
@@ -602,7 +602,7 @@ pub trait Sink: Send + Sync {
     /// Takes the reply. Called once for each request, at the latest a moment
     /// after its deadline, on any thread; must not block. `time`: the node's
     /// `TIME` in µs as it answered, where it told.
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>);
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>);
 
     /// Whether the request still matters. One that does not is not written,
     /// and not written again: an acquire must never follow the release of its
@@ -665,7 +665,7 @@ pub trait Link: Send + Sync + 'static {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers>;

@@ -210,7 +210,7 @@ fn task_of(worker: Worker, lasting: bool) -> Task {
     }
 }
 
-/// The number of a server whose own address is this: [`Ticket::server`](crate::node::Ticket::server).
+/// The number of a server whose own address is this: [`RequestContext::server`](crate::node::RequestContext::server).
 pub fn server(address: &str) -> u64 {
     fnv1a(address.as_bytes())
 }

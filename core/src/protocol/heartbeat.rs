@@ -15,7 +15,9 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::names::{Naming, beat_key, companions};
-use crate::node::{Keys, Leaving, Mode, Op, Reply, Request, Sink, Ticket, Value, Waits, native};
+use crate::node::{
+    Keys, Leaving, Mode, Op, Reply, Request, RequestContext, Sink, Value, Waits, native,
+};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Wakers;
@@ -163,7 +165,7 @@ impl Heartbeat {
                     leaving: Leaving::Free,
                     not_after,
                 },
-                ticket: Ticket {
+                ticket: RequestContext {
                     node,
                     sent: now,
                     deadline,
@@ -182,7 +184,7 @@ impl Heartbeat {
 struct Beat(Arc<Set>);
 
 impl Sink for Beat {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         let Beat(set) = self;
         if let Some(time) = time {
             set.observe(ticket, set.clock.now(), time);
@@ -243,7 +245,7 @@ mod tests {
         fn send(
             &self,
             request: Request,
-            ticket: Ticket,
+            ticket: RequestContext,
             sink: Arc<dyn Sink>,
             _: Instant,
         ) -> Option<Wakers> {

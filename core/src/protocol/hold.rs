@@ -32,7 +32,7 @@ use once_cell::race::OnceBox;
 
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::{FaultKind, Keys, Op, Reply, Sink, Ticket, Value, Waiter};
+use crate::node::{FaultKind, Keys, Op, Reply, RequestContext, Sink, Value, Waiter};
 use crate::owner::Bound;
 use crate::protocol::asked::Asked;
 use crate::protocol::counters::count;
@@ -214,7 +214,7 @@ impl Hold {
     }
 
     /// Takes a reply to anything but a release into account.
-    fn take(&self, ticket: Ticket, reply: &Reply, time: Option<u64>) {
+    fn take(&self, ticket: RequestContext, reply: &Reply, time: Option<u64>) {
         let now = self.set.clock.now();
         if let Some(time) = time {
             self.set.observe(ticket, now, time);
@@ -471,7 +471,7 @@ impl Hold {
 }
 
 impl Sink for Hold {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         self.take(ticket, &reply, time);
     }
 

@@ -11,7 +11,7 @@ use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
-use crate::node::{FaultKind, Link, Reply, Request, Sink, Ticket};
+use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink};
 use crate::protocol::apart::Apart;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
@@ -68,7 +68,7 @@ pub(crate) struct Met {
 /// A request, and what goes with it to its node's link.
 pub(crate) struct Outgoing {
     pub(crate) request: Request,
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: RequestContext,
     /// A release is sent again until then.
     pub(crate) give_up: Instant,
 }
@@ -237,7 +237,7 @@ impl Set {
     }
 
     /// Takes the `TIME` into account that the ticket's server told.
-    pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
+    pub(crate) fn observe(&self, ticket: RequestContext, received: Instant, time: u64) {
         let node = ticket.node;
         let clock = &self.clocks[node];
         let step =
@@ -494,7 +494,13 @@ pub(crate) mod tests {
     }
 
     impl Link for Slow {
-        fn send(&self, _: Request, ticket: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+        fn send(
+            &self,
+            _: Request,
+            ticket: RequestContext,
+            _: Arc<dyn Sink>,
+            _: Instant,
+        ) -> Option<Wakers> {
             lock(&self.done).push(format!("sent to {}", ticket.node));
             let mut owed = Wakers::default();
             owed.extend([Waker::noop().clone()]);
@@ -531,7 +537,7 @@ pub(crate) mod tests {
     struct Nobody;
 
     impl Sink for Nobody {
-        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+        fn on_reply(&self, _: RequestContext, _: Reply, _: Option<u64>) {}
 
         fn wanted(&self) -> bool {
             true
@@ -562,7 +568,7 @@ pub(crate) mod tests {
                 native: false,
                 not_after: 0,
             },
-            ticket: Ticket {
+            ticket: RequestContext {
                 node,
                 sent: Instant(1),
                 deadline: Instant::FAR,
@@ -598,7 +604,13 @@ pub(crate) mod tests {
     struct Known(Option<bool>);
 
     impl Link for Known {
-        fn send(&self, _: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+        fn send(
+            &self,
+            _: Request,
+            _: RequestContext,
+            _: Arc<dyn Sink>,
+            _: Instant,
+        ) -> Option<Wakers> {
             None
         }
 
@@ -638,7 +650,13 @@ pub(crate) mod tests {
     struct Comes(AtomicBool);
 
     impl Link for Comes {
-        fn send(&self, _: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+        fn send(
+            &self,
+            _: Request,
+            _: RequestContext,
+            _: Arc<dyn Sink>,
+            _: Instant,
+        ) -> Option<Wakers> {
             None
         }
 

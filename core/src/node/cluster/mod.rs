@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use super::redis::connect::Target;
 use super::redis::outbox::Item;
-use super::{Link, Request, Server, Sink, Subscriber, Ticket};
+use super::{Link, Request, RequestContext, Server, Sink, Subscriber};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::runtime::drive::Driver;
@@ -74,7 +74,7 @@ impl Link for ClusterLink {
     fn send(
         &self,
         mut request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {

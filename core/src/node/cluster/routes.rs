@@ -24,7 +24,7 @@ use crate::node::redis::outbox::{HAS_ENDED, Item};
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
 use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY, Worker};
-use crate::node::{Fault, FaultKind, Link, Op, Reply, Server, Sink, Subscriber, Ticket};
+use crate::node::{Fault, FaultKind, Link, Op, Reply, RequestContext, Server, Sink, Subscriber};
 use crate::runtime::drive::{Driver, let_go};
 use crate::wakers::Wakers;
 
@@ -100,7 +100,7 @@ struct Waiting {
 #[derive(Default)]
 struct After {
     owed: Wakers,
-    told: Vec<(Arc<dyn Sink>, Ticket, Fault)>,
+    told: Vec<(Arc<dyn Sink>, RequestContext, Fault)>,
 }
 
 impl After {
@@ -109,7 +109,7 @@ impl After {
         self.tells(item.sink.take(), item.ticket, fault);
     }
 
-    fn tells(&mut self, sink: Option<Arc<dyn Sink>>, ticket: Ticket, fault: Fault) {
+    fn tells(&mut self, sink: Option<Arc<dyn Sink>>, ticket: RequestContext, fault: Fault) {
         self.told.extend(sink.map(|sink| (sink, ticket, fault)));
     }
 

@@ -7,7 +7,7 @@ use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
 use crate::node::native::{Outcome, key_end, outcome};
-use crate::node::{Fault, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
+use crate::node::{Fault, Link, Op, Reply, Request, RequestContext, Sink, Subscriber};
 use crate::process::PerProcess;
 use crate::wakers::Wakers;
 
@@ -91,7 +91,7 @@ impl Link for MemoryLink {
     fn send(
         &self,
         mut request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         _give_up: Instant,
     ) -> Option<Wakers> {
@@ -229,7 +229,7 @@ mod tests {
     struct Last(Mutex<Option<Reply>>);
 
     impl Sink for Last {
-        fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+        fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
             *lock(&self.0) = Some(reply);
         }
 
@@ -290,7 +290,7 @@ mod tests {
             leaving: Leaving::Free,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: link.node,
             sent: Still.now(),
             deadline: Instant::FAR,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     impl Sink for Overtaken {
-        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+        fn on_reply(&self, _: RequestContext, _: Reply, _: Option<u64>) {}
 
         fn wanted(&self) -> bool {
             self.go.send(()).expect("the other thread waits for it");

@@ -140,7 +140,9 @@ impl Extend<Box<Item>> for Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Mode, Op, Request, Sink, Ticket, Value, Waits};
+    use crate::node::{
+        Companions, Keys, Leaving, Mode, Op, Request, RequestContext, Sink, Value, Waits,
+    };
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -149,7 +151,7 @@ mod tests {
     struct Told(Mutex<Vec<usize>>);
 
     impl Sink for Told {
-        fn on_reply(&self, ticket: Ticket, _: Reply, _: Option<u64>) {
+        fn on_reply(&self, ticket: RequestContext, _: Reply, _: Option<u64>) {
             self.0.lock().unwrap().push(ticket.node);
         }
 
@@ -182,7 +184,7 @@ mod tests {
             native: false,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: number,
             sent: Instant(1),
             deadline: Instant(5),

@@ -58,7 +58,7 @@ pub(crate) struct Connected {
     pub(crate) delete: DeleteByValue,
     /// The hash of the node's id.
     pub(crate) id: u64,
-    /// See [`Ticket::server`](crate::node::Ticket::server).
+    /// See [`RequestContext::server`](crate::node::RequestContext::server).
     pub(crate) server: u64,
     /// Where the server is.
     pub(crate) endpoint: Endpoint,

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::admission::{Gate, QuarantineCause};
-use super::{Fault, FaultKind, Link, Reply, Request, Server, Sink, Subscriber, Ticket};
+use super::{Fault, FaultKind, Link, Reply, Request, RequestContext, Server, Sink, Subscriber};
 use crate::clock::{Clock, Instant};
 use crate::hash::fnv1a;
 use crate::mutex::lock;
@@ -54,7 +54,7 @@ pub(crate) const QUEUE_BOUND: usize = 100_000;
 pub(crate) const TOO_MANY: &str = "too many requests are waiting for this node";
 
 /// Who is to be told of a request that it has failed, and why.
-pub(crate) type Answer = (Option<Arc<dyn Sink>>, Ticket, Fault);
+pub(crate) type Answer = (Option<Arc<dyn Sink>>, RequestContext, Fault);
 
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
@@ -153,7 +153,7 @@ impl Link for RedisLink {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {

@@ -44,7 +44,7 @@ pub(crate) struct Pipe {
     delete: DeleteByValue,
     /// The node has forgotten the lean script: send its text.
     lean_text: bool,
-    /// See [`Ticket::server`](crate::node::Ticket::server).
+    /// See [`RequestContext::server`](crate::node::RequestContext::server).
     server: u64,
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),

@@ -9,7 +9,9 @@ use once_cell::race::OnceBox;
 use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
-use crate::node::{Leaving, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
+use crate::node::{
+    Leaving, Nodes, Op, Repair, Request, RequestContext, Sink, Value, Waiter, native,
+};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
@@ -293,7 +295,7 @@ impl Hold {
         deadline: Instant,
         give_up: Instant,
     ) -> Outgoing {
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node,
             sent: now,
             deadline,

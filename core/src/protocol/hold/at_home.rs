@@ -11,7 +11,7 @@
 use super::votes::Phase;
 use super::{Hold, State};
 use crate::clock::Instant;
-use crate::node::{Mode, Nodes, Op, Reply, Ticket};
+use crate::node::{Mode, Nodes, Op, Reply, RequestContext};
 use crate::protocol::home::{self, Word};
 use crate::protocol::quorum::Vote;
 
@@ -126,7 +126,7 @@ impl Hold {
     pub(super) fn note_promptness(
         &self,
         state: &State,
-        ticket: Ticket,
+        ticket: RequestContext,
         reply: &Reply,
         now: Instant,
     ) {

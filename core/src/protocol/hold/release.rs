@@ -11,7 +11,7 @@ use super::ask::Traces;
 use super::votes::{Phase, Votes};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
-use crate::node::{FaultKind, Leaving, Mode, Nodes, Reply, Sink, Ticket, Value};
+use crate::node::{FaultKind, Leaving, Mode, Nodes, Reply, RequestContext, Sink, Value};
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{self, Vote};
 use crate::protocol::set::Set;
@@ -91,7 +91,7 @@ impl Release {
 }
 
 impl Sink for Release {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, _: Option<u64>) {
         if matches!(reply, Reply::Released { .. } | Reply::Kept) {
             self.set.answered(ticket.node, None, false);
         }
@@ -338,7 +338,7 @@ mod tests {
     fn said(keeps: bool, replies: &[Reply]) -> Option<bool> {
         let release = Release::new(&of_silent(3), keeps, 3);
         for (node, reply) in replies.iter().enumerate() {
-            let ticket = Ticket {
+            let ticket = RequestContext {
                 node,
                 sent: Instant(1),
                 deadline: Instant::FAR,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
-use crate::node::{Fault, FaultKind, Line, Op, Reply, Ticket};
+use crate::node::{Fault, FaultKind, Line, Op, Reply, RequestContext};
 use crate::protocol::fence::Mark;
 use crate::protocol::quorum::Vote;
 use crate::protocol::retry;
@@ -119,7 +119,7 @@ pub(super) struct Requests {
 pub(super) struct Had {
     /// Until when it held our token.
     pub(super) until: Instant,
-    /// Which server that was: see [`Ticket::server`].
+    /// Which server that was: see [`RequestContext::server`].
     pub(super) server: u64,
 }
 
@@ -176,7 +176,7 @@ impl Votes {
     }
 
     /// Whether the reply to this request is the node's answer to the round.
-    pub(super) fn is_awaited(&self, ticket: &Ticket) -> bool {
+    pub(super) fn is_awaited(&self, ticket: &RequestContext) -> bool {
         matches!(ticket.op, Op::Acquire { .. }) && self.cast[ticket.node] == Vote::Awaited
     }
 
@@ -208,7 +208,7 @@ impl Votes {
     #[must_use]
     pub(super) fn apply(
         &mut self,
-        ticket: Ticket,
+        ticket: RequestContext,
         reply: &Reply,
         now: Instant,
         phase: Phase,
@@ -307,7 +307,7 @@ impl Votes {
 
     /// A vote: our token stands there for its ttl, or for as long as the node says,
     /// counted from before the request was `sent`.
-    fn confirm(&mut self, ticket: &Ticket, reply: &Reply, sent: Instant, rules: &Rules) {
+    fn confirm(&mut self, ticket: &RequestContext, reply: &Reply, sent: Instant, rules: &Rules) {
         let i = ticket.node;
         let ttl = match reply {
             Reply::Granted {
@@ -350,7 +350,7 @@ impl Votes {
     /// No vote. Of an extension: the one that was there is gone, but nobody is
     /// given another as long as the quarantine lasts. To end the lease now would
     /// free the other nodes before its holder knows.
-    fn quarantine(&mut self, ticket: &Ticket, left: Duration, now: Instant, rules: &Rules) {
+    fn quarantine(&mut self, ticket: &RequestContext, left: Duration, now: Instant, rules: &Rules) {
         let i = ticket.node;
         let less = clock::drift_allowance(left, rules.drift);
         let kept = ticket.sent + left.saturating_sub(less);
@@ -362,7 +362,7 @@ impl Votes {
     }
 
     /// Nothing was done there, for its clock was beyond what the request allowed.
-    fn late(&mut self, ticket: &Ticket, now: Instant) {
+    fn late(&mut self, ticket: &RequestContext, now: Instant) {
         let i = ticket.node;
         if matches!(ticket.op, Op::Acquire { .. }) {
             self.cast[i] = Vote::Failed;
@@ -373,7 +373,7 @@ impl Votes {
     }
 
     /// No answer, or one that is no vote. What stood there stands as long as it did.
-    fn fail(&mut self, ticket: &Ticket, fault: &Fault, now: Instant, phase: Phase) {
+    fn fail(&mut self, ticket: &RequestContext, fault: &Fault, now: Instant, phase: Phase) {
         let i = ticket.node;
         let vote = &mut self.cast[i];
         let (node, mark) = (&mut self.nodes[i], &mut self.marks[i]);

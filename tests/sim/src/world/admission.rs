@@ -8,7 +8,7 @@ use std::time::Duration;
 use quorlock::sim::admission::{
     Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch, may_have_voted,
 };
-use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
+use quorlock::sim::{FaultKind, MemoryNode, Reply, RequestContext};
 
 use super::bytes::{self, Breaks};
 use super::events::Event;
@@ -392,7 +392,7 @@ impl Inner {
     pub(super) fn watch_clock(
         &mut self,
         pair: usize,
-        ticket: Ticket,
+        ticket: RequestContext,
         time: u64,
         reply: Reply,
     ) -> Reply {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quorlock::sim::admission::{Look, StepWatch};
 use quorlock::sim::{
-    Cause, Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket,
+    Cause, Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, RequestContext, Sink,
 };
 
 use super::events::{Answer, Event, Said};
@@ -61,7 +61,7 @@ pub(super) fn not_ready(why: &str) -> Reply {
 }
 
 /// Whom to tell that a request failed, and how.
-pub(super) type Told = (Arc<dyn Sink>, Ticket, Reply);
+pub(super) type Told = (Arc<dyn Sink>, RequestContext, Reply);
 
 /// Tells them; never while the world is borrowed.
 pub(super) fn tell(told: impl IntoIterator<Item = Told>) {
@@ -115,7 +115,7 @@ pub(super) struct Pair {
 
 pub(super) struct Open {
     pub(super) request: Request,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: RequestContext,
     /// Gone once it has been told.
     pub(super) sink: Option<Arc<dyn Sink>>,
     /// A release is sent again until this true time.

@@ -44,7 +44,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Ticket, Value};
+use quorlock::sim::{
+    Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, RequestContext, Value,
+};
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
@@ -705,7 +707,7 @@ impl Inner {
 
     /// A reply has reached its client: enters it into the books.
     pub(super) fn confirm(&mut self, open: &Open, reply: &Reply) {
-        let Ticket {
+        let RequestContext {
             node,
             sent,
             deadline,

@@ -40,7 +40,7 @@ pub(crate) struct Told {
 pub(super) struct Greeted {
     pub(super) wire: Wire,
     pub(super) look: Look,
-    /// Which one it is: see [`Ticket::server`](crate::node::Ticket::server).
+    /// Which one it is: see [`RequestContext::server`](crate::node::RequestContext::server).
     pub(super) server: u64,
     /// Where it is.
     pub(super) endpoint: Endpoint,

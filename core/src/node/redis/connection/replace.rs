@@ -13,7 +13,7 @@ use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{Connected, How, Told, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::Pipe;
-use crate::node::{Fault, FaultKind, Reply, Ticket};
+use crate::node::{Fault, FaultKind, Reply, RequestContext};
 
 /// This many requests' time a connection has: its set-up takes several round trips, where
 /// a request takes one.
@@ -131,7 +131,12 @@ impl Connection {
     /// A node has told its `TIME`: if that has stepped forward, and a quarantine
     /// may stand there, the node is admitted anew and the quarantine begins again.
     /// Returns what the reply is worth then.
-    pub(super) fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: Reply) -> Reply {
+    pub(super) fn look_at_time(
+        &mut self,
+        ticket: RequestContext,
+        time: u64,
+        reply: Reply,
+    ) -> Reply {
         let quarantined = matches!(reply, Reply::Quarantined { .. });
         let (server, sent) = (ticket.server, ticket.sent);
         let now = self.clock.now();

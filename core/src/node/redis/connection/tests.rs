@@ -22,8 +22,8 @@ use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
-    Companions, Hint, Keys, Leaving, Memory, Mode, Op, Request, Server, Sink, Subscriber, Ticket,
-    Value, Waits,
+    Companions, Hint, Keys, Leaving, Memory, Mode, Op, Request, RequestContext, Server, Sink,
+    Subscriber, Value, Waits,
 };
 use crate::token::SystemRng;
 
@@ -82,7 +82,7 @@ impl Dial for Unknown {
 struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>, Mutex<Vec<bool>>);
 
 impl Sink for Heard {
-    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
         match reply {
             Reply::Failed(fault) => {
                 lock(&self.0).push(fault.kind);
@@ -266,7 +266,7 @@ impl Link {
             native,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: 0,
             sent: now,
             deadline: now + PATIENCE,
@@ -1017,7 +1017,7 @@ impl Dial for Fails {
 struct Tells(tokio::sync::mpsc::UnboundedSender<Reply>);
 
 impl Sink for Tells {
-    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
         let _ = self.0.send(reply);
     }
 

@@ -44,7 +44,7 @@ pub struct Request {
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
     /// How an [`Op::Release`] leaves the lock.
-    pub leaving: Leaving,
+    pub leaving: AfterRelease,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time. Of a native
     /// acquire: when its key ends, in µs that are whole milliseconds; 0: the link tells
     /// when, by the `TIME` that it read on connect, or for a plain lock the node does, its
@@ -345,7 +345,7 @@ pub enum Op {
     /// Delete the key if it holds our value; take the waiter out of the queue,
     /// and end a reservation for it. If the lock is free then, it is reserved
     /// for the first who waits, who is told. Where the lock is to stay taken
-    /// (see [`Leaving`]) our value stays, dead: nothing but its end takes it away, and
+    /// (see [`AfterRelease`]) our value stays, dead: nothing but its end takes it away, and
     /// nobody is told. Of a [semaphore](Mode::AnySlot) the waiter goes, and what was reserved
     /// for it of its slots is free.
     Release,
@@ -361,7 +361,7 @@ pub enum Op {
 
 /// How a release leaves the lock on the node, where that still holds our value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leaving {
+pub enum AfterRelease {
     /// Free.
     #[default]
     Free,
@@ -375,17 +375,20 @@ pub enum Leaving {
     Forced(Duration),
 }
 
-impl Leaving {
+impl AfterRelease {
     /// Whether the lock stays taken for a while.
     pub fn keeps(self) -> bool {
-        matches!(self, Leaving::TakenUntil(_) | Leaving::TakenFor(_))
+        matches!(
+            self,
+            AfterRelease::TakenUntil(_) | AfterRelease::TakenFor(_)
+        )
     }
 
     /// As it goes over the wire at `now`: to the end of the last millisecond that has begun.
-    pub fn at(self, now: Instant) -> Leaving {
+    pub fn at(self, now: Instant) -> AfterRelease {
         match self {
-            Leaving::TakenUntil(end) if end <= now => Leaving::Free,
-            Leaving::TakenUntil(end) => Leaving::TakenFor(whole_millis(now.until(end))),
+            AfterRelease::TakenUntil(end) if end <= now => AfterRelease::Free,
+            AfterRelease::TakenUntil(end) => AfterRelease::TakenFor(whole_millis(now.until(end))),
             other => other,
         }
     }
@@ -486,17 +489,17 @@ pub enum Reply {
     },
     /// The node's `TIME` is beyond `not_after`: nothing was done.
     Late,
-    /// Extend: the key does not hold our value. Acquire: our value is [banned](Leaving::Forced), or
+    /// Extend: the key does not hold our value. Acquire: our value is [banned](AfterRelease::Forced), or
     /// that which it was to take over is not there.
     NotMine,
-    /// Extend: our value is [banned](Leaving::Forced), and no vote, whether or not it is there.
+    /// Extend: our value is [banned](AfterRelease::Forced), and no vote, whether or not it is there.
     Banned,
     /// Release: done.
     Released {
         /// Whether the key still held our value.
         held: bool,
     },
-    /// Release, of a lock that is to [stay taken](Leaving): our value was not there, and the lock
+    /// Release, of a lock that is to [stay taken](AfterRelease): our value was not there, and the lock
     /// stays taken all the same.
     Kept,
     /// Acquire, of a semaphore: this slot is free, and it is reserved for the waiter, if there

@@ -108,7 +108,7 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Mode, Value, Waits};
+    use crate::node::{AfterRelease, Companions, Keys, Mode, Value, Waits};
     use std::sync::Arc;
 
     const TTL: Duration = Duration::from_millis(1_000);
@@ -139,7 +139,7 @@ mod tests {
             }),
             value: Value(b"v"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: key_end(TIME, TTL),
         }
     }

@@ -16,7 +16,7 @@ use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::names::{Naming, beat_key, companions};
 use crate::node::{
-    Keys, Leaving, Mode, Op, Reply, Request, RequestContext, Sink, Value, Waits, native,
+    AfterRelease, Keys, Mode, Op, Reply, Request, RequestContext, Sink, Value, Waits, native,
 };
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
@@ -162,7 +162,7 @@ impl Heartbeat {
                     keys: keys.clone(),
                     value: value.clone(),
                     waiter: None,
-                    leaving: Leaving::Free,
+                    leaving: AfterRelease::Free,
                     not_after,
                 },
                 ticket: RequestContext {

@@ -483,7 +483,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Leaving, Mode, Op, Value, Waits};
+    use crate::node::{AfterRelease, Companions, Keys, Mode, Op, Value, Waits};
     use crate::token::SystemRng;
 
     /// A node whose task has yet to be woken, if `owing`, for each request.
@@ -564,7 +564,7 @@ pub(crate) mod tests {
                 keys: Arc::new(keys),
                 value: Value(Arc::default()),
                 waiter: None,
-                leaving: Leaving::Free,
+                leaving: AfterRelease::Free,
                 native: false,
                 not_after: 0,
             },

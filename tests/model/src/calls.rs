@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming, companions, lock_key};
 use quorlock::sim::{
-    self, Companions, Form, Instant, Leaving, MemoryNode, Mode, Op, Repair, Request, Value, Waiter,
-    Waits, Whom,
+    self, AfterRelease, Companions, Form, Instant, MemoryNode, Mode, Op, Repair, Request, Value,
+    Waiter, Waits, Whom,
 };
 use quorlock_sim::random::Random;
 
@@ -328,9 +328,9 @@ impl Calls {
             && !native
             && matches!(op, Op::Acquire { .. });
         let leaving = match op == Op::Release && !native && !chooses && random.chance(25) {
-            true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
-            true => Leaving::TakenFor(self.often_long(3_000_000)),
-            false => Leaving::Free,
+            true if random.chance(50) => AfterRelease::Forced(self.often_long(3_000_000)),
+            true => AfterRelease::TakenFor(self.often_long(3_000_000)),
+            false => AfterRelease::Free,
         };
         // Without record and counter it is not sent (docs/reference/protocol.md).
         let not_after = match random.below(8) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::record_key;
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{self, Leaving, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits};
+use quorlock::sim::{self, AfterRelease, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits};
 
 use crate::calls::{INBOXES, Keys, NAMESPACE, keys};
 use crate::game::{Game, START, permit_messages};
@@ -263,9 +263,9 @@ impl Case<'_> {
                 inbox: INBOXES[index(number)].into(),
             }),
             leaving: match (option(words, "keep"), option(words, "force")) {
-                (Some(_), _) => Leaving::TakenFor(millis(words, "keep", 0)),
-                (None, Some(_)) => Leaving::Forced(millis(words, "force", 0)),
-                (None, None) => Leaving::Free,
+                (Some(_), _) => AfterRelease::TakenFor(millis(words, "keep", 0)),
+                (None, Some(_)) => AfterRelease::Forced(millis(words, "force", 0)),
+                (None, None) => AfterRelease::Free,
             },
             not_after: if has("late") { self.now - 1 } else { 0 },
         };

@@ -9,7 +9,8 @@ use std::time::Duration;
 use quorlock::sim::names;
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Field, Instant, Keys, Leaving, MemoryNode, Mode, Op, OtherRecord, Repair, Request, Value, Waits,
+    AfterRelease, Field, Instant, Keys, MemoryNode, Mode, Op, OtherRecord, Repair, Request, Value,
+    Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -127,7 +128,7 @@ fn request(random: &Random, node: &MemoryNode, name: usize, now: u64) -> Request
             (*random.pick(&TOKENS)).into()
         }),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: match random.below(12) {
             0 => now,
             1 => now - 1,

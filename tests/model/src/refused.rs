@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming};
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{Keys, Leaving, Mode, Op, Repair, Reply, Request, Value, Waits};
+use quorlock::sim::{AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waits};
 use quorlock_sim::random::Random;
 
 use crate::calls::NAMESPACE;
@@ -157,7 +157,7 @@ impl Lock<'_> {
             }),
             value: value.clone(),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
         if let Some(command) = refuse {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorlock::sim::names::{self, Naming};
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Adopted, Keys, Leaving, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
+    Adopted, AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
 };
 
 use crate::calls::{INBOXES, NAMESPACE};
@@ -207,7 +207,7 @@ fn requests(form: &str, op: Op, value: &[u8]) -> Vec<Request> {
         keys: Arc::new(plain_keys()),
         value: Value(value.into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     };
     let with = |change: &dyn Fn(&mut Keys)| {
@@ -221,9 +221,9 @@ fn requests(form: &str, op: Op, value: &[u8]) -> Vec<Request> {
     let mut all = vec![plain.clone()];
     match op {
         Op::Release => {
-            for leaving in [Leaving::TakenFor(TTL), Leaving::Forced(TTL)] {
+            for leaving in [AfterRelease::TakenFor(TTL), AfterRelease::Forced(TTL)] {
                 // Who forces names what is to go.
-                let named = leaving == Leaving::Forced(TTL)
+                let named = leaving == AfterRelease::Forced(TTL)
                     && stands(form).is_some_and(|text| text == value);
                 if !named {
                     all.push(Request {
@@ -428,7 +428,7 @@ fn redisson(game: &mut Game) -> io::Result<Option<String>> {
                     keys: Arc::new(hashed::keys(0, true, owner)),
                     value: Value(token.as_slice().into()),
                     waiter: None,
-                    leaving: Leaving::Free,
+                    leaving: AfterRelease::Free,
                     not_after: 0,
                 };
                 game.send(&probe::command(&request, NAMESPACE, None, true))?;

@@ -196,7 +196,9 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Hint, Keys, Leaving, Mode, Op, Repair, Value, Waiter, Waits};
+    use crate::node::{
+        AfterRelease, Companions, Hint, Keys, Mode, Op, Repair, Value, Waiter, Waits,
+    };
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -287,7 +289,7 @@ mod tests {
             }),
             value: Value((value.repeat(40) + ".").as_bytes().into()),
             waiter,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
         let ticket = RequestContext {

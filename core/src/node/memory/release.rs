@@ -3,7 +3,7 @@
 use super::line::{Message, Place, Turn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
-use crate::node::{Leaving, Mode, Reply, Request, Value};
+use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
 impl MemoryNode {
     /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
@@ -18,7 +18,7 @@ impl MemoryNode {
         let now = found.now;
         // Also one that is over: nobody has taken the lock since.
         let value = found.form.as_ref().and_then(Form::value);
-        let forced = matches!(request.leaving, Leaving::Forced(_));
+        let forced = matches!(request.leaving, AfterRelease::Forced(_));
         // Who forces has been told what stands there, another library's value too.
         let told = |value: &Value| forced && *value == request.value;
         let alone = !request.value.0.is_empty()
@@ -35,7 +35,7 @@ impl MemoryNode {
         let held = alone || shared;
         let answer = Reply::Released { held };
         self.leave(request, now);
-        if let Leaving::Forced(long) = request.leaving {
+        if let AfterRelease::Forced(long) = request.leaving {
             let (keys, value) = (&request.keys, &request.value);
             self.bans.add(keys, value, found.now, long);
         }
@@ -100,7 +100,7 @@ impl MemoryNode {
             let stands = form.is_some_and(|form| form.holder(found.time).is_some());
             return stands;
         }
-        let Leaving::TakenFor(long) = request.leaving else {
+        let AfterRelease::TakenFor(long) = request.leaving else {
             return false;
         };
         let shared = form.is_some_and(Form::is_shared);

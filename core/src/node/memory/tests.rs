@@ -12,7 +12,7 @@ mod shared;
 mod slots;
 
 use super::*;
-use crate::node::{Companions, Keys, Leaving, Mode, Waits};
+use crate::node::{AfterRelease, Companions, Keys, Mode, Waits};
 use crate::node::{Op, Repair, Request, TOLD, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
@@ -75,7 +75,7 @@ fn request(op: Op, name: &str) -> Request {
         }),
         value: value(name),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     }
 }

@@ -141,7 +141,7 @@ impl Extend<Box<Item>> for Backlog {
 mod tests {
     use super::*;
     use crate::node::{
-        Companions, Keys, Leaving, Mode, Op, Request, RequestContext, Sink, Value, Waits,
+        AfterRelease, Companions, Keys, Mode, Op, Request, RequestContext, Sink, Value, Waits,
     };
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -180,7 +180,7 @@ mod tests {
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             native: false,
             not_after: 0,
         };

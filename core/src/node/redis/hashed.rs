@@ -103,7 +103,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::node::{Field, Keys, Leaving, Mode, Value, Waits};
+    use crate::node::{AfterRelease, Field, Keys, Mode, Value, Waits};
 
     #[test]
     fn java_is_told_by_a_sharded_channel_in_a_cluster_guarded_or_not() {
@@ -128,7 +128,7 @@ mod tests {
             }),
             value: Value(b"a."[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
         let guard = Guard::shard_of(b"lock:#quarantine"[..].into());

@@ -173,7 +173,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Mode, Value, Waits};
+    use crate::node::{AfterRelease, Companions, Keys, Mode, Value, Waits};
     use redis::parse_redis_value;
     use std::sync::Arc;
     use std::time::Duration;
@@ -204,7 +204,7 @@ mod tests {
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 9_000,
         }
     }

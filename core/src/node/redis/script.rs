@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
-use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
+use crate::node::{AfterRelease, Companions, Mode, Op, Repair, Request, Waiter};
 use crate::process::Made;
 
 /// A script: its text, and the hash by which the node knows it.
@@ -299,10 +299,10 @@ enum Keep {
 
 fn keep(request: &Request) -> Option<Keep> {
     match request.leaving {
-        Leaving::TakenFor(long) => Some(Keep::For(millis(long))),
-        Leaving::Forced(long) => Some(Keep::Ban(millis(long))),
+        AfterRelease::TakenFor(long) => Some(Keep::For(millis(long))),
+        AfterRelease::Forced(long) => Some(Keep::Ban(millis(long))),
         // Whoever writes it has made the other of it by now.
-        Leaving::Free | Leaving::TakenUntil(_) => None,
+        AfterRelease::Free | AfterRelease::TakenUntil(_) => None,
     }
 }
 
@@ -369,7 +369,7 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     }
     if matches!(
         (request.op, request.leaving),
-        (Op::Release, Leaving::Forced(_))
+        (Op::Release, AfterRelease::Forced(_))
     ) {
         write_marked(out, companions, b"x");
     }

@@ -10,7 +10,7 @@ use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
 use crate::node::{
-    Leaving, Nodes, Op, Repair, Request, RequestContext, Sink, Value, Waiter, native,
+    AfterRelease, Nodes, Op, Repair, Request, RequestContext, Sink, Value, Waiter, native,
 };
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
@@ -267,7 +267,7 @@ impl Hold {
             request.waiter = None;
         }
         request.leaving = self.leaving(now);
-        let keeps = request.leaving != Leaving::Free;
+        let keeps = request.leaving != AfterRelease::Free;
         let plain = !traces.scripted && !lined && self.mode().is_alone() && !self.is_undecided();
         let plain = plain && self.terms.keys.field.is_none();
         request.native = traces.token && plain && !traces.waiter && !keeps;
@@ -282,7 +282,7 @@ impl Hold {
             keys: self.keys().clone(),
             value: self.value(),
             waiter: self.waiter.clone(),
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         }
     }

@@ -11,7 +11,7 @@ use super::ask::Traces;
 use super::votes::{Phase, Votes};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
-use crate::node::{FaultKind, Leaving, Mode, Nodes, Reply, RequestContext, Sink, Value};
+use crate::node::{AfterRelease, FaultKind, Mode, Nodes, Reply, RequestContext, Sink, Value};
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{self, Vote};
 use crate::protocol::set::Set;
@@ -213,23 +213,23 @@ impl Hold {
 
     /// How the release of this token leaves the lock: taken to the end of its
     /// [`keep`](super::Terms::keep), at whatever rate the nodes' clocks go.
-    pub(super) fn leaving(&self, now: Instant) -> Leaving {
+    pub(super) fn leaving(&self, now: Instant) -> AfterRelease {
         let keep = self.terms.asked.keep;
         if self.mode() == Mode::Shared {
-            return Leaving::Free;
+            return AfterRelease::Free;
         }
         let Some(won) = self.won() else {
-            return Leaving::Free;
+            return AfterRelease::Free;
         };
         if keep.is_zero() {
-            return Leaving::Free;
+            return AfterRelease::Free;
         }
         let full = keep + clock::drift_allowance(keep, self.terms.drift);
         let end = won + full;
         if now < end {
-            Leaving::TakenUntil(end)
+            AfterRelease::TakenUntil(end)
         } else {
-            Leaving::Free
+            AfterRelease::Free
         }
     }
 

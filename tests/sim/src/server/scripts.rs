@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Adopted, Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing,
-    Value, Waiter, Waits,
+    Adopted, AfterRelease, Companions, Keys, Mode, Op, OtherRecord, Repair, Reply, Request,
+    Standing, Value, Waiter, Waits,
 };
 
 use super::resp::{array, bulk, int, number};
@@ -134,7 +134,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         },
         record: (!record.is_empty()).then(|| text(record).into()),
@@ -176,7 +176,7 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter: Some(waiter),
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
         record: (!record.is_empty()).then(|| text(record).into()),
@@ -229,7 +229,7 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
         record: (!record.is_empty()).then(|| text(record).into()),
@@ -341,9 +341,9 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => false,
     };
     let leaving = match (ban, said) {
-        (Some(long), _) => Leaving::Forced(Duration::from_millis(number(long)?)),
-        (None, Some(long)) => Leaving::TakenFor(Duration::from_millis(number(long)?)),
-        (None, None) => Leaving::Free,
+        (Some(long), _) => AfterRelease::Forced(Duration::from_millis(number(long)?)),
+        (None, Some(long)) => AfterRelease::TakenFor(Duration::from_millis(number(long)?)),
+        (None, None) => AfterRelease::Free,
     };
     let told = !release && !more.is_empty();
     let fence = if told && !more[2].is_empty() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Clock, Hint, Leaving, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Value,
+    AfterRelease, Clock, Hint, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Value,
     Waiter, Waits,
 };
 use quorlock_sim::contender::keys_of;
@@ -91,7 +91,7 @@ impl Party {
             keys: keys_of(KEY, WAITS, None),
             value: Value(format!("{token:016x}{:024x}.", 0).into_bytes().into()),
             waiter,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
         let ticket = RequestContext {

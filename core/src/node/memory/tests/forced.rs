@@ -5,7 +5,7 @@ use super::*;
 /// Forces it out, banned for this many ms; returns the reply and who was told.
 fn force(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
-        leaving: Leaving::Forced(Duration::from_millis(long)),
+        leaving: AfterRelease::Forced(Duration::from_millis(long)),
         ..request(Op::Release, name)
     };
     let (answer, messages) = node.execute(&release, None, at(ms));
@@ -130,7 +130,7 @@ fn what_is_kept_or_foreign_goes_too() {
     let mut node = MemoryNode::default();
     ask(&mut node, ACQUIRE, "a", 0);
     let keep = Request {
-        leaving: Leaving::TakenFor(Duration::from_millis(300)),
+        leaving: AfterRelease::TakenFor(Duration::from_millis(300)),
         ..request(Op::Release, "a")
     };
     node.execute(&keep, None, at(0)).0.unwrap();

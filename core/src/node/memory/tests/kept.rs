@@ -5,7 +5,7 @@ use super::*;
 /// Gives it back, and has it stay taken for this many ms.
 fn keep(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
-        leaving: Leaving::TakenFor(Duration::from_millis(long)),
+        leaving: AfterRelease::TakenFor(Duration::from_millis(long)),
         ..request(Op::Release, name)
     };
     let (answer, messages) = node.execute(&release, None, at(ms));
@@ -83,7 +83,7 @@ fn it_is_kept_where_it_has_no_vote_and_nobody_else_has() {
     let mut node = MemoryNode::default();
     let request = Request {
         value: Value(Arc::default()),
-        leaving: Leaving::TakenFor(Duration::from_millis(300)),
+        leaving: AfterRelease::TakenFor(Duration::from_millis(300)),
         ..request(Op::Release, "a")
     };
     assert_eq!(node.execute(&request, None, at(1)).0.unwrap(), another);

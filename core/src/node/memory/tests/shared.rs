@@ -345,7 +345,7 @@ fn a_reader_that_was_forced_out_stays_out() {
     let mut node = listening(0);
     assert!(granted(&share(&mut node, 0, SHARE, "a", 0).0));
     let out = Request {
-        leaving: Leaving::Forced(Duration::from_millis(50)),
+        leaving: AfterRelease::Forced(Duration::from_millis(50)),
         ..request(Op::Release, "a")
     };
     node.execute(&out, None, at(10)).0.unwrap();

@@ -13,7 +13,7 @@ use crate::node::names::{Naming, companions};
 use crate::node::redis::replies::{self, Outcome};
 use crate::node::redis::script::{self, Guard};
 use crate::node::redis::wire::Wire;
-use crate::node::{Fault, Keys, Leaving, Mode, Op, Repair, Reply, Request, Value, Waits};
+use crate::node::{AfterRelease, Fault, Keys, Mode, Op, Repair, Reply, Request, Value, Waits};
 use crate::token::Token;
 
 /// How long the vote lasts where it is not given back, at most.
@@ -50,7 +50,7 @@ pub(super) async fn trial(
         keys: Arc::new(keys(namespace(gate), name, slot)),
         value: Value([token.as_str(), "."].concat().into_bytes().into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     };
     match ask(wire, &request, guard).await? {

@@ -22,7 +22,7 @@ use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
-    Companions, Hint, Keys, Leaving, Memory, Mode, Op, Request, RequestContext, Server, Sink,
+    AfterRelease, Companions, Hint, Keys, Memory, Mode, Op, Request, RequestContext, Server, Sink,
     Subscriber, Value, Waits,
 };
 use crate::token::SystemRng;
@@ -262,7 +262,7 @@ impl Link {
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             native,
             not_after: 0,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::native::{Outcome, Trailer, Voted, outcome};
-use quorlock::sim::{Keys, Leaving, Mode, Op, Reply, Request, Value, Waits};
+use quorlock::sim::{AfterRelease, Keys, Mode, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
 use super::{Answered, Mark};
@@ -285,7 +285,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         }),
         value: Value(value.into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     }
 }

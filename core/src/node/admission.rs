@@ -41,7 +41,7 @@ pub use cause::QuarantineCause;
 pub(crate) use flavor::DeleteByValue;
 pub use flavor::UnsupportedServer;
 pub use founding::{Look, Next, Refusal};
-pub(crate) use info::Reign;
+pub(crate) use info::PromotionHistory;
 pub(crate) use info::Rejection;
 pub use info::{Info, Newness, may_have_voted};
 pub use record::Record;

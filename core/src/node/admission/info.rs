@@ -84,16 +84,16 @@ pub fn may_have_voted(commandstats: &str) -> bool {
 
 /// Where a server stands in the order of masters, as its histories of replication tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reign {
+pub(crate) struct PromotionHistory {
     /// The one that it is at.
     own: u64,
     /// The one that it went on from when it was promoted; `None`: it never was.
     from: Option<u64>,
 }
 
-impl Reign {
+impl PromotionHistory {
     /// Whether nobody was master between `before` and this one.
-    pub(crate) fn follows(self, before: Reign) -> bool {
+    pub(crate) fn follows(self, before: PromotionHistory) -> bool {
         self.from.is_none_or(|from| from == before.own)
     }
 }
@@ -105,7 +105,7 @@ pub struct Info {
     /// see [`run_of`].
     pub run: Option<String>,
     /// Where it stands in the order of masters.
-    pub(crate) reign: Reign,
+    pub(crate) promotions: PromotionHistory,
     flavor: Flavor,
     /// It runs in cluster mode, and is not taken for a [shard](Info::of_shard).
     in_cluster: bool,
@@ -142,7 +142,7 @@ impl Info {
             run: get("run_id")
                 .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()))
                 .map(|id| run_of(id, history.as_deref())),
-            reign: Reign {
+            promotions: PromotionHistory {
                 own: fnv1a(get("master_replid").unwrap_or_default().as_bytes()),
                 from: history
                     .as_deref()
@@ -339,16 +339,16 @@ mod tests {
 
     #[test]
     fn a_master_follows_the_one_whose_history_it_went_on_from() {
-        let reign = |own: &str, from: &str| {
+        let promotions = |own: &str, from: &str| {
             let text = GOOD.replace(&"0".repeat(40), from);
-            info(&format!("{text}master_replid:{own}\n")).reign
+            info(&format!("{text}master_replid:{own}\n")).promotions
         };
-        let (first, zeros) = (reign("a", &"0".repeat(40)), "0".repeat(40));
-        let (second, third) = (reign("b", "a"), reign("c", "b"));
+        let (first, zeros) = (promotions("a", &"0".repeat(40)), "0".repeat(40));
+        let (second, third) = (promotions("b", "a"), promotions("c", "b"));
         assert!(second.follows(first) && third.follows(second));
         assert!(!third.follows(first));
         // One that never was promoted took nobody's place: it has restarted.
-        assert!(reign("d", &zeros).follows(third) && reign("d", "").follows(third));
+        assert!(promotions("d", &zeros).follows(third) && promotions("d", "").follows(third));
     }
 
     #[test]

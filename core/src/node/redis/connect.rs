@@ -26,7 +26,7 @@ use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
 use crate::node::address::Endpoint;
-use crate::node::admission::{DeleteByValue, Record, Reign};
+use crate::node::admission::{DeleteByValue, PromotionHistory, Record};
 use crate::node::{Fault, Server};
 use admit::{Keys, admit};
 pub(crate) use census::inboxes;
@@ -63,7 +63,7 @@ pub(crate) struct Connected {
     /// Where the server is.
     pub(crate) endpoint: Endpoint,
     /// Where it stands in the order of masters.
-    pub(crate) reign: Reign,
+    pub(crate) promotions: PromotionHistory,
     /// It is another than the one before, which is known to give no votes any more.
     pub(crate) succeeds: bool,
     /// How many replicas must have a vote before it counts.
@@ -119,7 +119,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         mut wire,
         server,
         endpoint,
-        reign,
+        promotions,
         time,
         about,
         resp3,
@@ -149,7 +149,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         id,
         server,
         endpoint,
-        reign,
+        promotions,
         succeeds,
         wait_replicas: gate.wait_replicas,
         accept_eviction: gate.accept_eviction,

@@ -16,7 +16,7 @@ use crate::event::event;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
-    Gate, Info, Look, Newness, Record, Reign, Rejection, UnsupportedServer, beginning,
+    Gate, Info, Look, Newness, PromotionHistory, Record, Rejection, UnsupportedServer, beginning,
     may_have_voted,
 };
 use crate::node::redis::dial::Undialled;
@@ -45,7 +45,7 @@ pub(super) struct Greeted {
     /// Where it is.
     pub(super) endpoint: Endpoint,
     /// Where it stands in the order of masters.
-    pub(super) reign: Reign,
+    pub(super) promotions: PromotionHistory,
     pub(super) time: Told,
     /// What it says of itself.
     pub(super) about: Server,
@@ -183,7 +183,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             certificate_expires: wire.certificate_expires(),
         },
         wire,
-        reign: info.reign,
+        promotions: info.promotions,
         time,
         resp3,
     })

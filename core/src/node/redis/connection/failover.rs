@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::node::address::{Endpoint, shown};
-use crate::node::admission::{GRACE, Reign};
+use crate::node::admission::{GRACE, PromotionHistory};
 use crate::node::redis::connect::{Target, is_over, moved};
 use crate::node::{Fault, FaultKind, Op, Repair, Reply, Request};
 
@@ -49,7 +49,7 @@ pub(super) struct Here {
     /// Its number.
     pub(super) server: u64,
     /// Where it stands in the order of masters.
-    pub(super) reign: Reign,
+    pub(super) promotions: PromotionHistory,
 }
 
 struct Former {
@@ -116,7 +116,7 @@ impl Failover {
         let before = self.here.take();
         let before = before.filter(|before| before.server != here.server);
         if let Some(before) = before.filter(|_| gate.expected().guard) {
-            let follows = here.reign.follows(before.reign);
+            let follows = here.promotions.follows(before.promotions);
             let until = now + GRACE.mul_f64(1.0 + gate.drift);
             match before.at != here.at {
                 // Somebody was master in between, and may not have heard that it is none any

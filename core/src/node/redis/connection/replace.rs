@@ -95,7 +95,7 @@ impl Connection {
         let here = Here {
             at: connected.endpoint.clone(),
             server,
-            reign: connected.reign,
+            promotions: connected.promotions,
         };
         let (succeeds, now) = (connected.succeeds, self.clock.now());
         self.failover.connected(&self.target, here, succeeds, now);

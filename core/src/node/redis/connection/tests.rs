@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::*;
 use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{DeleteByValue, Expected, Gate, Reign, Roster, Survey};
+use crate::node::admission::{DeleteByValue, Expected, Gate, PromotionHistory, Roster, Survey};
 use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{self, Dial, Dialling};
@@ -114,7 +114,7 @@ struct Link {
     certificate_expires: Option<u64>,
     /// Where the next connection leads, and to which server.
     here: (Endpoint, u64),
-    reign: Reign,
+    promotions: PromotionHistory,
 }
 
 impl Link {
@@ -183,7 +183,7 @@ impl Link {
             accept_eviction: false,
             certificate_expires: None,
             here,
-            reign: Reign::default(),
+            promotions: PromotionHistory::default(),
         }
     }
 
@@ -206,7 +206,7 @@ impl Link {
             id: 1,
             server: self.here.1,
             endpoint: self.here.0.clone(),
-            reign: self.reign,
+            promotions: self.promotions,
             succeeds: false,
             wait_replicas: self.wait_replicas,
             accept_eviction: self.accept_eviction,

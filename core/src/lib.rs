@@ -149,9 +149,9 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Adopted, AfterRelease, Cause, Companions, Fault, FaultKind, Field, Hint, Keys, Link,
-        LockId, Mode, Op, Repair, Reply, Request, RequestContext, Seen, Sink, Standing, Subscriber,
-        Value, Waiter, Waits,
+        Adopted, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
+        Mode, Op, Repair, Reply, Request, RequestContext, Seen, Sink, Standing, Subscriber, Value,
+        Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};

@@ -149,17 +149,17 @@ impl MemoryNode {
 
     /// Drops all that goes by the lock of these keys, in its layout: what is left is other locks'.
     pub fn forget(&mut self, keys: &Keys) {
-        self.counters.remove(keys.companions.counter());
-        self.told.remove(keys.companions.counter());
+        self.counters.remove(keys.aux.counter());
+        self.told.remove(keys.aux.counter());
         if keys.field.is_some() {
             self.hashes.remove(&keys.lock);
-            self.tokens.remove(keys.companions.queue());
+            self.tokens.remove(keys.aux.queue());
             self.listening.remove(&keys.lock);
             return;
         }
         self.keys.remove(&keys.lock);
-        self.lines.remove(keys.companions.queue());
-        self.readers.remove(&keys.companions.shared()[..]);
+        self.lines.remove(keys.aux.queue());
+        self.readers.remove(&keys.aux.shared()[..]);
         self.bans.forget(keys);
     }
 

@@ -59,7 +59,7 @@ pub struct Keys {
     /// The lock's own.
     pub lock: Arc<[u8]>,
     /// The others.
-    pub companions: Companions,
+    pub aux: AuxKeys,
     /// How nodes keep a line.
     pub waits: Waits,
     /// How long the counter of fences lives after a grant or a renewal; `None`
@@ -87,7 +87,7 @@ pub struct Adopted {
 
 /// Who has a lock in Redisson's layout. There the lock's key is a hash with one field, the
 /// owner's, which counts how often that has entered; whose tokens those counts are is kept in
-/// the key that is the [queue's](Companions::queue) of other locks. Nobody is queued.
+/// the key that is the [queue's](AuxKeys::queue) of other locks. Nobody is queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The name of the field.
@@ -139,12 +139,12 @@ impl Mode {
 impl Keys {
     /// Which lock these are of.
     pub fn id(&self) -> &LockId {
-        self.companions.id()
+        self.aux.id()
     }
 
     /// Where fences are counted, and how long that lives.
     pub fn counter(&self) -> Option<(&[u8], Duration)> {
-        self.fence_ttl.map(|ttl| (self.companions.counter(), ttl))
+        self.fence_ttl.map(|ttl| (self.aux.counter(), ttl))
     }
 
     /// Those of one slot, where these are of a semaphore. Its number stands in the names of
@@ -155,12 +155,12 @@ impl Keys {
             let (before, behind) = key.split_at(at.min(key.len()));
             [before, number.as_bytes(), behind].concat()
         };
-        let mark = self.companions.mark().unwrap_or(self.lock.len());
-        let counter = self.companions.counter();
+        let mark = self.aux.mark().unwrap_or(self.lock.len());
+        let counter = self.aux.counter();
         let counter = numbered(counter, mark + 1);
         Keys {
             lock: numbered(&self.lock, mark).into(),
-            companions: Companions::of(self.companions.queue(), &counter),
+            aux: AuxKeys::of(self.aux.queue(), &counter),
             mode: Mode::Slot(slot),
             ..self.clone()
         }
@@ -183,17 +183,17 @@ impl LockId {
 /// The keys that go with a lock's own, in one piece of memory: every lock that
 /// is held has them.
 #[derive(Clone, Debug)]
-pub struct Companions {
+pub struct AuxKeys {
     /// That of the queue, and behind it that of the counter. No two locks have them alike.
     keys: LockId,
     /// How long the first is.
     queue: u32,
 }
 
-impl Companions {
+impl AuxKeys {
     /// Of the keys of the queue and the counter.
-    pub fn of(queue: &[u8], counter: &[u8]) -> Companions {
-        Companions {
+    pub fn of(queue: &[u8], counter: &[u8]) -> AuxKeys {
+        AuxKeys {
             keys: LockId([queue, counter].concat().into()),
             queue: u32::try_from(queue.len()).expect("names are short"),
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::names::{Naming, beat_key, companions};
+use crate::node::names::{Naming, aux, beat_key};
 use crate::node::{
     AfterRelease, Keys, Mode, Op, Reply, Request, RequestContext, Sink, Value, Waits, native,
 };
@@ -131,7 +131,7 @@ impl Heartbeat {
         let [name, token] = [(); 2].map(|()| Token::with_jitter(&*set.rng, 0).0);
         let key = beat_key(&set.namespace, &name.as_str()[..16]);
         let keys = Arc::new(Keys {
-            companions: companions(&set.namespace, &key, Naming::Tagged),
+            aux: aux(&set.namespace, &key, Naming::Tagged),
             lock: key.into(),
             waits: Waits {
                 reservation: ttl,

@@ -483,7 +483,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{AfterRelease, Companions, Keys, Mode, Op, Value, Waits};
+    use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Op, Value, Waits};
     use crate::token::SystemRng;
 
     /// A node whose task has yet to be woken, if `owing`, for each request.
@@ -547,7 +547,7 @@ pub(crate) mod tests {
     fn release(node: usize) -> Outgoing {
         let keys = Keys {
             lock: b"k"[..].into(),
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,

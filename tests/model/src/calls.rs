@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::names::{self, Naming, companions, lock_key};
+use quorlock::sim::names::{self, Naming, aux, lock_key};
 use quorlock::sim::{
-    self, AfterRelease, Companions, Form, Instant, MemoryNode, Mode, Op, Repair, Request, Value,
+    self, AfterRelease, AuxKeys, Form, Instant, MemoryNode, Mode, Op, Repair, Request, Value,
     Waiter, Waits, Whom,
 };
 use quorlock_sim::random::Random;
@@ -109,7 +109,7 @@ impl fmt::Display for Call {
 #[derive(Clone, Debug)]
 pub struct Keys {
     pub lock: Arc<[u8]>,
-    pub companions: Companions,
+    pub aux: AuxKeys,
     pub mode: Mode,
 }
 
@@ -125,10 +125,10 @@ pub fn keys() -> Vec<Keys> {
 
 fn semaphore() -> sim::Keys {
     let key = lock_key(NAMESPACE, b"s", Naming::Tagged).expect("a good name");
-    let (lock, companions) = names::semaphore(NAMESPACE, &key);
+    let (lock, aux) = names::semaphore(NAMESPACE, &key);
     sim::Keys {
         lock: lock.into(),
-        companions,
+        aux,
         waits: Waits {
             reservation: Duration::ZERO,
             place: Duration::ZERO,
@@ -150,7 +150,7 @@ fn slot(number: u32) -> Keys {
     };
     Keys {
         lock: keys.lock,
-        companions: keys.companions,
+        aux: keys.aux,
         mode: keys.mode,
     }
 }
@@ -160,7 +160,7 @@ fn locks() -> Vec<Keys> {
     let keys = |name| {
         let lock = lock_key(NAMESPACE, name, Naming::Tagged).expect("a good name");
         Keys {
-            companions: companions(NAMESPACE, &lock, Naming::Tagged),
+            aux: aux(NAMESPACE, &lock, Naming::Tagged),
             lock: lock.into(),
             mode: Mode::Exclusive,
         }
@@ -236,11 +236,11 @@ impl Calls {
                     _ => {}
                 }
             }
-            if let Some(line) = node.line(keys.companions.queue(), at) {
+            if let Some(line) = node.line(keys.aux.queue(), at) {
                 ends.push(line.end.0 / 1000);
                 claims.extend(line.queue.iter().map(|place| place.end));
             }
-            if let Some(readers) = node.readers(&keys.companions.shared(), at) {
+            if let Some(readers) = node.readers(&keys.aux.shared(), at) {
                 ends.push(readers.end.0 / 1000);
                 claims.extend(readers.votes.values());
             }
@@ -295,11 +295,7 @@ impl Calls {
         } else {
             random.pick(&self.keys)
         };
-        let Keys {
-            lock: key,
-            companions,
-            ..
-        } = keys;
+        let Keys { lock: key, aux, .. } = keys;
         let at = Instant(now * 1000);
         let record = match (random.below(5), node.record()) {
             (0..3, Some(stored)) if self.contended => Some(stored.clone()),
@@ -311,7 +307,7 @@ impl Calls {
             0 => self.length(10_000),
             _ => self.length(20_000_000),
         });
-        let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
+        let stored = fence_ttl.and_then(|_| node.fence(aux.counter(), at));
         let (op, mode) = match keys.mode {
             Mode::AnySlot(_) => (self.choice(), keys.mode),
             Mode::Slot(_) => (self.op_of_slot(now, stored), keys.mode),
@@ -352,7 +348,7 @@ impl Calls {
             value: self.value(op, node, keys, at),
             keys: Arc::new(sim::Keys {
                 lock: key.clone(),
-                companions: companions.clone(),
+                aux: aux.clone(),
                 waits: Waits {
                     reservation: self.length(300_000),
                     place: self.often_long(3_000_000),
@@ -497,7 +493,7 @@ impl Calls {
     fn value(&self, op: Op, node: &MemoryNode, keys: &Keys, at: Instant) -> Value {
         let random = &self.random;
         let stored = node.form(&keys.lock, at).and_then(|(form, _)| form.value());
-        let readers = node.readers(&keys.companions.shared(), at);
+        let readers = node.readers(&keys.aux.shared(), at);
         let readers: Vec<&Value> = readers.iter().flat_map(|r| r.votes.keys()).collect();
         let stored = if readers.is_empty() {
             stored
@@ -548,7 +544,7 @@ impl Calls {
         at: Instant,
     ) -> Option<Waiter> {
         let random = &self.random;
-        let line = node.line(keys.companions.queue(), at);
+        let line = node.line(keys.aux.queue(), at);
         let queued = line.iter().flat_map(|line| &line.queue);
         let queued = queued.filter(|place| place.mode == mode.in_line());
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();

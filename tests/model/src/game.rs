@@ -383,14 +383,9 @@ fn texts() -> Vec<Vec<u8>> {
 /// Those of sorted sets: queues and counters.
 fn sets() -> Vec<Vec<u8>> {
     let of = |keys: &Keys| {
-        let companions = &keys.companions;
-        let (queue, counter) = (companions.queue(), companions.counter());
-        [
-            queue.to_vec(),
-            counter.to_vec(),
-            companions.bans(),
-            companions.shared(),
-        ]
+        let aux = &keys.aux;
+        let (queue, counter) = (aux.queue(), aux.counter());
+        [queue.to_vec(), counter.to_vec(), aux.bans(), aux.shared()]
     };
     keys().iter().flat_map(of).collect()
 }
@@ -465,13 +460,13 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
         found.insert(key.to_vec(), (listed(values.collect()), left(end)));
     }
     for keys in keys() {
-        if let Some(line) = node.line(keys.companions.queue(), at) {
+        if let Some(line) = node.line(keys.aux.queue(), at) {
             let queue = (places(line), left(line.end));
-            found.insert(keys.companions.queue().to_vec(), queue);
+            found.insert(keys.aux.queue().to_vec(), queue);
         }
     }
     for keys in keys() {
-        let key = keys.companions.shared();
+        let key = keys.aux.shared();
         if let Some(readers) = node.readers(&key, at) {
             let votes = readers.votes.iter();
             let votes = votes.map(|(value, until)| (*until as i64, value.0.to_vec()));

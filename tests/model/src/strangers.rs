@@ -142,7 +142,7 @@ pub fn play(game: &mut Game) -> io::Result<Vec<String>> {
 fn plain_keys() -> Keys {
     let lock = names::lock_key(NAMESPACE, b"s", Naming::Tagged).expect("a good name");
     Keys {
-        companions: names::companions(NAMESPACE, &lock, Naming::Tagged),
+        aux: names::aux(NAMESPACE, &lock, Naming::Tagged),
         lock: lock.into(),
         waits: Waits {
             reservation: Duration::from_secs(1),
@@ -284,13 +284,8 @@ fn set_up(game: &mut Game, form: &str) -> io::Result<()> {
     }
     if form == "readers" {
         let end = END.to_string();
-        server.ask(&[
-            b"ZADD",
-            &keys.companions.shared(),
-            end.as_bytes(),
-            &holder(),
-        ])?;
-        server.ask(&[b"PEXPIRE", &keys.companions.shared(), LIFE.as_bytes()])?;
+        server.ask(&[b"ZADD", &keys.aux.shared(), end.as_bytes(), &holder()])?;
+        server.ask(&[b"PEXPIRE", &keys.aux.shared(), LIFE.as_bytes()])?;
     }
     Ok(())
 }
@@ -383,7 +378,7 @@ fn has(game: &mut Game, keys: &Keys) -> io::Result<Has> {
         None
     };
     if keys.field.is_some() {
-        let token = text(server.ask(&[b"HGET", keys.companions.queue(), &holder()])?);
+        let token = text(server.ask(&[b"HGET", keys.aux.queue(), &holder()])?);
         return Ok(Has {
             text: stands,
             left,
@@ -397,8 +392,8 @@ fn has(game: &mut Game, keys: &Keys) -> io::Result<Has> {
     Ok(Has {
         text: stands,
         left,
-        shares: text(server.ask(&[b"ZSCORE", &keys.companions.shared(), &holder()])?),
-        banned: text(server.ask(&[b"ZSCORE", &keys.companions.bans(), &lease])?).is_some(),
+        shares: text(server.ask(&[b"ZSCORE", &keys.aux.shared(), &holder()])?),
+        banned: text(server.ask(&[b"ZSCORE", &keys.aux.bans(), &lease])?).is_some(),
         count,
         token: None,
     })
@@ -419,8 +414,8 @@ fn redisson(game: &mut Game) -> io::Result<Option<String>> {
                 let server = &mut game.server;
                 server.ask(&[b"HSET", &keys.lock, OWNER, b"1"])?;
                 server.ask(&[b"PEXPIRE", &keys.lock, LIFE.as_bytes()])?;
-                server.ask(&[b"HSET", keys.companions.queue(), &holder(), b"1"])?;
-                server.ask(&[b"PEXPIRE", keys.companions.queue(), LIFE.as_bytes()])?;
+                server.ask(&[b"HSET", keys.aux.queue(), &holder(), b"1"])?;
+                server.ask(&[b"PEXPIRE", keys.aux.queue(), LIFE.as_bytes()])?;
                 let before = has(game, &keys)?;
                 let request = Request {
                     op,

@@ -28,17 +28,17 @@ impl MemoryNode {
         let value = value
             .or(found.last.as_ref().map(|(reader, _)| reader))
             .cloned();
-        let readers = self.readers(&request.keys.companions.shared(), found.now);
+        let readers = self.readers(&request.keys.aux.shared(), found.now);
         let readers = readers.filter(|_| standing == Standing::Shared);
         let votes = readers.into_iter().flat_map(|readers| &readers.votes);
         let living = votes.filter(|(_, end)| time <= **end);
         let mut readers: Vec<_> = living.map(|(value, end)| (end, value)).collect();
         readers.sort();
         let last = &readers[readers.len().saturating_sub(SHARERS)..];
-        let line = self.lines.get(request.keys.companions.queue());
+        let line = self.lines.get(request.keys.aux.queue());
         let line = line.filter(|line| line.lives(found.now));
         let queued = line.map_or(0, |line| line.queue.len());
-        let counter = request.keys.companions.counter();
+        let counter = request.keys.aux.counter();
         Reply::Seen(Box::new(Seen {
             standing,
             left: match standing {

@@ -148,7 +148,7 @@ impl MemoryNode {
 
     /// Whether anybody is queued for the request's lock.
     pub(super) fn is_queued(&self, request: &Request, now: Instant) -> bool {
-        let line = self.lines.get(request.keys.companions.queue());
+        let line = self.lines.get(request.keys.aux.queue());
         line.is_some_and(|line| line.lives(now))
     }
 
@@ -160,7 +160,7 @@ impl MemoryNode {
     /// Queues a waiter for the request's lock, or lengthens its place: see
     /// [`Line::join`].
     pub(super) fn join(&mut self, request: &Request, waiter: &Waiter, now: Instant) -> Option<u32> {
-        let queue = request.keys.companions.queue();
+        let queue = request.keys.aux.queue();
         let mut fresh = Line::new();
         match self.lines.get_mut(queue).filter(|line| line.lives(now)) {
             Some(line) => line.join(waiter, request.keys.mode, now, request.keys.waits),
@@ -176,7 +176,7 @@ impl MemoryNode {
 
     /// The request's waiter, if it has one, leaves the queue.
     pub(super) fn leave(&mut self, request: &Request, now: Instant) {
-        let queue = request.keys.companions.queue();
+        let queue = request.keys.aux.queue();
         if let (Some(waiter), Some(line)) = (&request.waiter, self.lines.get_mut(queue)) {
             line.leave(waiter, request.keys.mode);
             if !line.lives(now) {
@@ -197,7 +197,7 @@ impl MemoryNode {
         now: Instant,
         messages: &mut Vec<Message>,
     ) -> Turn {
-        let queue = request.keys.companions.queue();
+        let queue = request.keys.aux.queue();
         let Some(mut line) = self.lines.remove(queue).filter(|line| line.lives(now)) else {
             return Turn::Nobodys;
         };

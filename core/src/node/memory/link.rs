@@ -196,9 +196,7 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{
-        AfterRelease, Companions, Hint, Keys, Mode, Op, Repair, Value, Waiter, Waits,
-    };
+    use crate::node::{AfterRelease, AuxKeys, Hint, Keys, Mode, Op, Repair, Value, Waiter, Waits};
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -276,7 +274,7 @@ mod tests {
             native,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::of(b"q", b"f"),
+                aux: AuxKeys::of(b"q", b"f"),
                 waits: Waits {
                     reservation: Duration::from_millis(200),
                     place: Duration::from_secs(6),

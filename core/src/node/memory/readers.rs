@@ -44,14 +44,14 @@ impl MemoryNode {
 
     /// Until when the vote of the request's value lasts that shares the lock, if it does.
     pub(super) fn shares(&self, request: &Request, found: &Found) -> Option<u64> {
-        let readers = self.readers(&request.keys.companions.shared(), found.now)?;
+        let readers = self.readers(&request.keys.aux.shared(), found.now)?;
         let until = *readers.votes.get(&request.value)?;
         (found.last.is_some() && found.time <= until).then_some(until)
     }
 
     /// Removes some of the readers whose votes have ended; returns how many are left.
     pub(super) fn sweep_readers(&mut self, request: &Request, time: u64) -> usize {
-        let key = request.keys.companions.shared();
+        let key = request.keys.aux.shared();
         let Some(readers) = self.readers.get_mut(&key[..]) else {
             return 0;
         };
@@ -75,7 +75,7 @@ impl MemoryNode {
     /// Takes the vote of the request's value away; returns whether there was one. No set
     /// outlives its last member.
     pub(super) fn end_share(&mut self, request: &Request, now: Instant) -> bool {
-        let key = request.keys.companions.shared();
+        let key = request.keys.aux.shared();
         let Some(readers) = self
             .readers
             .get_mut(&key[..])
@@ -100,7 +100,7 @@ impl MemoryNode {
         base: u64,
         now: Instant,
     ) -> u64 {
-        let key = request.keys.companions.shared();
+        let key = request.keys.aux.shared();
         let time = MemoryNode::time(now);
         let until = (time + micros(ttl)).max(least);
         let left = std::time::Duration::from_millis((until - time).div_ceil(1000));

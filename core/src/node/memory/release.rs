@@ -27,7 +27,7 @@ impl MemoryNode {
         let shared =
             found.form.as_ref().is_some_and(Form::is_shared) && self.end_share(request, now);
         if shared {
-            let readers = self.readers(&request.keys.companions.shared(), now);
+            let readers = self.readers(&request.keys.aux.shared(), now);
             last = readers
                 .and_then(|readers| readers.last(found.time))
                 .map(|(_, until)| until);
@@ -77,7 +77,7 @@ impl MemoryNode {
         match form.reserved(found.time) {
             None => false,
             Some(Whom::Readers(ticket)) => {
-                let line = self.lines.get(request.keys.companions.queue());
+                let line = self.lines.get(request.keys.aux.queue());
                 let line = line.filter(|line| line.lives(found.now));
                 let first = line.and_then(|line| line.queue.front());
                 // Whoever waits for it alone may have one of their tickets: these begin anew in a

@@ -161,7 +161,7 @@ impl MemoryNode {
     pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
         let (form, end) = match self.form(&request.keys.lock, now) {
             // Of another lock under that key.
-            Some((Form::Shared { .. }, end)) if request.keys.companions.is_raw() => {
+            Some((Form::Shared { .. }, end)) if request.keys.aux.is_raw() => {
                 (Some(Form::Quiet(Value(Arc::default()))), end)
             }
             Some((form, end)) => (Some(form.clone()), end),
@@ -178,7 +178,7 @@ impl MemoryNode {
         // Without a guard nobody minds it.
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
         let shared = form.as_ref().is_some_and(Form::is_shared);
-        let readers = shared.then(|| request.keys.companions.shared());
+        let readers = shared.then(|| request.keys.aux.shared());
         let readers = readers.and_then(|key| self.readers(&key, now));
         let last = readers.and_then(|readers| readers.last(time));
         let last = last.map(|(value, until)| (value.clone(), until));

@@ -12,7 +12,7 @@ mod shared;
 mod slots;
 
 use super::*;
-use crate::node::{AfterRelease, Companions, Keys, Mode, Waits};
+use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Waits};
 use crate::node::{Op, Repair, Request, TOLD, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ fn request(op: Op, name: &str) -> Request {
         native: false,
         keys: Arc::new(Keys {
             lock: b"k"[..].into(),
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             waits: Waits {
                 reservation: Duration::from_millis(20),
                 place: Duration::from_millis(500),

@@ -141,7 +141,7 @@ impl Extend<Box<Item>> for Backlog {
 mod tests {
     use super::*;
     use crate::node::{
-        AfterRelease, Companions, Keys, Mode, Op, Request, RequestContext, Sink, Value, Waits,
+        AfterRelease, AuxKeys, Keys, Mode, Op, Request, RequestContext, Sink, Value, Waits,
     };
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -163,7 +163,7 @@ mod tests {
     fn item(number: usize, op: Op, told: &Arc<Told>) -> Box<Item> {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             lock: key,
             waits: Waits {
                 reservation: Duration::ZERO,

@@ -39,11 +39,11 @@ pub(crate) fn write_command(
     resp::write_array(out, 3 + keys + if releases { 4 } else { 8 });
     script::write_script(out, of(request), with_text);
     resp::write_number(out, keys as u64);
-    let companions = &request.keys.companions;
+    let aux = &request.keys.aux;
     resp::write_text(out, &request.keys.lock);
-    resp::write_text(out, companions.queue());
+    resp::write_text(out, aux.queue());
     if !releases {
-        resp::write_text(out, companions.counter());
+        resp::write_text(out, aux.counter());
         if let Some(guard) = guard {
             resp::write_text(out, &guard.record_key);
             resp::write_text(out, &guard.quarantine_key);
@@ -112,7 +112,7 @@ mod tests {
             native: false,
             keys: Arc::new(Keys {
                 lock: b"q"[..].into(),
-                companions: names::redisson("lock:", b"q"),
+                aux: names::redisson("lock:", b"q"),
                 waits: Waits {
                     reservation: Duration::ZERO,
                     place: Duration::ZERO,

@@ -173,7 +173,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{AfterRelease, Companions, Keys, Mode, Value, Waits};
+    use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Value, Waits};
     use redis::parse_redis_value;
     use std::sync::Arc;
     use std::time::Duration;
@@ -191,7 +191,7 @@ mod tests {
             native: true,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::of(b"q", b"f"),
+                aux: AuxKeys::of(b"q", b"f"),
                 waits: Waits {
                     reservation: ttl,
                     place: ttl,

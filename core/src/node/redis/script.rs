@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
-use crate::node::{AfterRelease, Companions, Mode, Op, Repair, Request, Waiter};
+use crate::node::{AfterRelease, AuxKeys, Mode, Op, Repair, Request, Waiter};
 use crate::process::Made;
 
 /// A script: its text, and the hash by which the node knows it.
@@ -243,7 +243,7 @@ fn write_choose(
     resp::write_array(out, 3 + keys + 5);
     write_script(out, &CHOOSE, with_text);
     resp::write_number(out, keys as u64);
-    resp::write_text(out, request.keys.companions.queue());
+    resp::write_text(out, request.keys.aux.queue());
     for slot in 0..slots {
         resp::write_text(out, &request.keys.of_slot(slot).lock);
     }
@@ -335,7 +335,7 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
 }
 
 fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
-    let companions = &request.keys.companions;
+    let aux = &request.keys.aux;
     let votes = matches!(request.op, Op::Acquire { .. });
     let extends = matches!(request.op, Op::Extend { .. } | Op::Confirm { .. });
     let adopts = votes && request.keys.adopts.is_some();
@@ -344,20 +344,20 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     let queues = !adopts && (!extends || shares);
     resp::write_text(out, &request.keys.lock);
     if queues {
-        resp::write_text(out, companions.queue());
+        resp::write_text(out, aux.queue());
     } else {
-        write_marked(out, companions, b"x");
+        write_marked(out, aux, b"x");
     }
-    if companions.is_raw() {
+    if aux.is_raw() {
         resp::write_text(out, &request.keys.lock);
     } else {
-        write_marked(out, companions, b"s");
+        write_marked(out, aux, b"s");
     }
     if queues && (votes || extends) {
-        write_marked(out, companions, b"x");
+        write_marked(out, aux, b"x");
     }
     if request.op == Op::Inspect {
-        resp::write_text(out, request.keys.companions.counter());
+        resp::write_text(out, request.keys.aux.counter());
     } else if !matches!(request.op, Op::Release) && !is_plain(request, guard) {
         // Without fences the place is kept by a key of the same lock.
         let counter = request.keys.counter();
@@ -371,7 +371,7 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
         (request.op, request.leaving),
         (Op::Release, AfterRelease::Forced(_))
     ) {
-        write_marked(out, companions, b"x");
+        write_marked(out, aux, b"x");
     }
     for slot in 0..slots(request) {
         resp::write_text(out, &request.keys.of_slot(slot).lock);
@@ -387,9 +387,9 @@ fn slots(request: &Request) -> u32 {
 }
 
 /// Appends the key of that mark.
-fn write_marked(out: &mut Vec<u8>, companions: &Companions, mark: &[u8; 1]) {
-    let queue = companions.queue();
-    match companions.mark() {
+fn write_marked(out: &mut Vec<u8>, aux: &AuxKeys, mark: &[u8; 1]) {
+    let queue = aux.queue();
+    match aux.mark() {
         Some(at) => resp::write_parts(out, &[&queue[..at], mark, &queue[at + 1..]]),
         None => resp::write_text(out, queue),
     }

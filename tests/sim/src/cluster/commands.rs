@@ -355,7 +355,7 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
         native: false,
         keys: Arc::new(Keys {
             lock: lock.into(),
-            companions: names::companions(NAMESPACE, lock, names::Naming::Tagged),
+            aux: names::aux(NAMESPACE, lock, names::Naming::Tagged),
             waits: quorlock::sim::Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,

@@ -499,8 +499,7 @@ impl World {
             let held = keys.keys(local);
             let held = held.filter(|(_, form, _)| form.holder(time).is_some());
             let readers = known().iter();
-            let readers =
-                readers.map(|lock| shared::readers_on(keys, &lock.companions, local).len());
+            let readers = readers.map(|lock| shared::readers_on(keys, &lock.aux, local).len());
             held.count() + readers.sum::<usize>()
         };
         inner.nodes.iter().map(living).sum()
@@ -650,7 +649,7 @@ impl Inner {
             apart: self.apart_from(node, request, local),
             slots,
             readers: if form.is_some_and(|(form, _)| form.is_shared()) {
-                shared::readers_on(state, &request.keys.companions, local)
+                shared::readers_on(state, &request.keys.aux, local)
             } else {
                 Vec::new()
             },

@@ -21,7 +21,7 @@ fn share(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (Re
 
 /// Until when each shares the lock, in ms.
 fn readers(node: &MemoryNode, ms: u64) -> Vec<u64> {
-    let key = request(SHARE, "a").keys.companions.shared();
+    let key = request(SHARE, "a").keys.aux.shared();
     let readers = node.readers(&key, at(ms));
     let ends = readers.into_iter().flat_map(|r| r.votes.values());
     ends.map(|until| (until - START) / 1000).collect()

@@ -9,7 +9,7 @@ use super::prepare::namespace;
 use super::talk::{not_ready, receive, send};
 use super::target::Target;
 use crate::node::hash_slot;
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::redis::replies::{self, Outcome};
 use crate::node::redis::script::{self, Guard};
 use crate::node::redis::wire::Wire;
@@ -87,7 +87,7 @@ fn keys(namespace: &[u8], name: Token, slot: Option<u16>) -> Keys {
     };
     let lock = [namespace, &tail].concat();
     Keys {
-        companions: companions(&String::from_utf8_lossy(namespace), &lock, Naming::Tagged),
+        aux: aux(&String::from_utf8_lossy(namespace), &lock, Naming::Tagged),
         lock: lock.into(),
         waits: Waits {
             reservation: TTL,
@@ -139,7 +139,7 @@ mod tests {
         let name = Token::with_jitter(&SystemRng, 0).0;
         for slot in [0, 1, 866, 16_383] {
             let keys = keys(b"lock:", name, Some(slot));
-            for key in [&*keys.lock, keys.companions.queue()] {
+            for key in [&*keys.lock, keys.aux.queue()] {
                 assert_eq!(hash_slot::of(key), slot);
             }
         }

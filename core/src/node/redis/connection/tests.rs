@@ -22,7 +22,7 @@ use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
-    AfterRelease, Companions, Hint, Keys, Memory, Mode, Op, Request, RequestContext, Server, Sink,
+    AfterRelease, AuxKeys, Hint, Keys, Memory, Mode, Op, Request, RequestContext, Server, Sink,
     Subscriber, Value, Waits,
 };
 use crate::token::SystemRng;
@@ -245,7 +245,7 @@ impl Link {
     fn item(&self, op: Op, native: bool) -> Box<Item> {
         let now = self.clock.now();
         let keys = Keys {
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             lock: b"k"[..].into(),
             waits: Waits {
                 reservation: Duration::ZERO,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::clock::{Clock, Sleep};
 use crate::mutex::lock;
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::{Fault, FaultKind, Keys, Link, Mode, Reply, Waits};
 use crate::protocol::hold::Extended;
 use crate::protocol::timing::Timing;
@@ -67,7 +67,7 @@ fn terms(key: &[u8]) -> Terms {
     Terms {
         keys: Arc::new(Keys {
             lock: key.into(),
-            companions: companions("lock:", key, Naming::Tagged),
+            aux: aux("lock:", key, Naming::Tagged),
             waits: Waits {
                 reservation: Duration::from_millis(200),
                 place: Duration::from_secs(60),

@@ -11,7 +11,7 @@ use super::stages::SLOT_TRIES;
 use super::*;
 use crate::clock::Clock;
 use crate::mutex::lock;
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::{
     Fault, FaultKind, Hint, Keys, Link, Mode, Op, Reply, Request, RequestContext, Sink, Subscriber,
     Waits,
@@ -79,7 +79,7 @@ fn terms(mode: Mode) -> Terms {
     Terms {
         keys: Arc::new(Keys {
             lock: b"lock:{k}"[..].into(),
-            companions: companions("lock:", b"lock:{k}", Naming::Tagged),
+            aux: aux("lock:", b"lock:{k}", Naming::Tagged),
             waits: Waits {
                 reservation: Duration::from_millis(200),
                 place: Duration::from_secs(60),

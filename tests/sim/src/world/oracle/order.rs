@@ -79,7 +79,7 @@ impl Inner {
         local: Instant,
     ) -> Option<Waiter> {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(local));
-        let line = state.line(request.keys.companions.queue(), local)?;
+        let line = state.line(request.keys.aux.queue(), local)?;
         let me = request.waiter.as_ref();
         let before = line.queue.iter().take_while(|p| Some(&p.waiter) != me);
         let shares = request.keys.mode == Mode::Shared;
@@ -100,7 +100,7 @@ impl Inner {
             &self.nodes[node].state,
             self.nodes[node].clock.local(self.time),
         );
-        let line = state.line(request.keys.companions.queue(), local);
+        let line = state.line(request.keys.aux.queue(), local);
         line.is_some_and(|line| line.queue.iter().any(|place| place.waiter == *who))
     }
 
@@ -128,7 +128,7 @@ impl Inner {
         if !quiet || foreign || self.is_unwanted(request) || self.oracle.steps_seen {
             return;
         }
-        let line = state.line(request.keys.companions.queue(), seen.local);
+        let line = state.line(request.keys.aux.queue(), seen.local);
         let mut queue = line.into_iter().flat_map(|line| &line.queue);
         let me = request.waiter.as_ref();
         let live = |w: &Waiter| Some(w) != me && state.listeners(w) > 0;

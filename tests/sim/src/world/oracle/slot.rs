@@ -74,7 +74,7 @@ impl Inner {
 
     fn votes_on(&self, node: usize, one: &Request, seen: &Seen) -> Vec<quorlock::sim::Value> {
         let state = &self.nodes[node].state;
-        let votes = shared::votes_on(state, &one.keys.lock, &one.keys.companions, seen.local);
+        let votes = shared::votes_on(state, &one.keys.lock, &one.keys.aux, seen.local);
         votes.into_iter().map(|(value, _)| value).collect()
     }
 
@@ -100,7 +100,7 @@ impl Inner {
             self.nodes[node].clock.local(self.time),
         );
         let votes = |lock: &&Known| {
-            let votes = shared::votes_on(state, &lock.lock, &lock.companions, local);
+            let votes = shared::votes_on(state, &lock.lock, &lock.aux, local);
             votes.iter().any(|(value, _)| *value == request.value)
         };
         known()[NAMES.len()..KEYS.len()]

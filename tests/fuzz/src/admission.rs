@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock::sim::Instant;
 use quorlock::sim::admission::{
-    Expected, Info, Look, Newness, Next, Record, Refusal, Roster, Survey, may_have_voted,
+    Expected, Info, Newness, Next, Observation, Record, Refusal, Roster, Survey, may_have_voted,
 };
 
 use crate::halves;
@@ -55,7 +55,7 @@ fn decided(expected: &Expected, stored: &str, run: Option<&str>, lost: (Newness,
         expected.clone(),
         ["a", "b", "c"].map(|n| (n.into(), false)).into(),
     );
-    let look = |stored: Option<&str>, run: Option<&str>| Look {
+    let look = |stored: Option<&str>, run: Option<&str>| Observation {
         stored: stored.map(str::to_owned),
         run: run.map(str::to_owned),
         newness,

@@ -21,7 +21,7 @@ use super::{Expected, Newness, Record};
 
 /// What a client sees of a node on one connection.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Observation {
     /// The record that is stored there.
     pub stored: Option<String>,
     /// The server's run, as much of it as a record holds; `None` if it does not
@@ -105,7 +105,7 @@ impl Known {
 
     /// Notes what a node shows: whether that is new, and what follows. `fresh`
     /// names the node if it has no name yet.
-    pub(super) fn look(&mut self, node: usize, look: &Look, fresh: &str) -> (bool, Next) {
+    pub(super) fn look(&mut self, node: usize, look: &Observation, fresh: &str) -> (bool, Next) {
         let (shown, record) = self.shown(node, look);
         let changed = self.shown[node] != shown;
         self.shown[node] = shown;
@@ -138,7 +138,7 @@ impl Known {
     }
 
     /// What a node's record is to this set, and the record.
-    fn shown(&self, node: usize, look: &Look) -> (Shown, Result<Option<Record>, String>) {
+    fn shown(&self, node: usize, look: &Observation) -> (Shown, Result<Option<Record>, String>) {
         let Some(text) = &look.stored else {
             return (Shown::Blank(look.newness), Ok(None));
         };
@@ -150,7 +150,13 @@ impl Known {
     }
 
     /// What follows for a node that holds this `record` of the set, or none.
-    fn next(&mut self, node: usize, look: &Look, record: Option<Record>, fresh: &str) -> Next {
+    fn next(
+        &mut self,
+        node: usize,
+        look: &Observation,
+        record: Option<Record>,
+        fresh: &str,
+    ) -> Next {
         let run = look.run.as_deref();
         let pledge = match record {
             Some(record) if !record.is_pledge() => return self.keep(record, look),
@@ -194,7 +200,7 @@ impl Known {
 
     /// A node of the set has its record. It keeps it, unless votes may have been
     /// lost since that was written.
-    fn keep(&self, record: Record, look: &Look) -> Next {
+    fn keep(&self, record: Record, look: &Observation) -> Next {
         let run = look.run.as_deref();
         let lost = record.is_of_before(run) || look.stepped;
         if !(self.expected.guard && lost) {
@@ -218,7 +224,7 @@ impl Known {
     }
 
     /// A node that has pledged is raised to that epoch.
-    fn raise(&self, pledge: Record, epoch: u64, look: &Look) -> Next {
+    fn raise(&self, pledge: Record, epoch: u64, look: &Observation) -> Next {
         let run = look.run.as_deref();
         let lost = pledge.is_of_before(run) || look.voted;
         let record = pledge.renewed(&self.expected, epoch, run);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use super::founding::{Known, Look, Next};
+use super::founding::{Known, Next, Observation};
 use super::{Expected, QuarantineCause};
 use crate::mutex::lock;
 use crate::wakers::Watchers;
@@ -53,7 +53,7 @@ impl Survey {
 
     /// Notes what a node shows, and says what follows. `fresh` names the node if
     /// it has no name yet.
-    pub fn look(&self, node: usize, look: &Look, fresh: &str) -> Next {
+    pub fn look(&self, node: usize, look: &Observation, fresh: &str) -> Next {
         let mut state = lock(&self.state);
         let (changed, next) = state.known.look(node, look, fresh);
         let wait = (next == Next::Wait).then(|| state.known.missing());

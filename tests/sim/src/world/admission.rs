@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::admission::{
-    Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch, may_have_voted,
+    Expected, Info, Newness, Next, Observation, Record, Refusal, StepWatch, may_have_voted,
 };
 use quorlock::sim::{FaultKind, MemoryNode, Reply, RequestContext};
 
@@ -242,7 +242,7 @@ impl Inner {
                 }
                 let wire = &mut self.connections[connection as usize];
                 wire.told = Some((time, now));
-                wire.look = Some(Look {
+                wire.look = Some(Observation {
                     voted: has_voted(record.as_deref(), &stats),
                     stored: record.map(|record| record.to_string()),
                     run: Some(run),

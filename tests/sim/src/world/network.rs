@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quorlock::sim::admission::{Look, StepWatch};
+use quorlock::sim::admission::{Observation, StepWatch};
 use quorlock::sim::{
     Cause, Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, RequestContext, Sink,
 };
@@ -170,7 +170,7 @@ pub(super) struct Connection {
     pub(super) told: Option<(u64, Instant)>,
     pub(super) asked: Option<Instant>,
     /// What it shows of its set, and how often that was written.
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Observation>,
     pub(super) writes: u32,
     /// It waits for what other nodes show.
     pub(super) waits: bool,

@@ -15,8 +15,8 @@ fn survey(expected: &Expected) -> Survey {
     Survey::new(expected.clone(), (0..expected.nodes).map(name).collect())
 }
 
-fn look(stored: &str) -> Look {
-    Look {
+fn look(stored: &str) -> Observation {
+    Observation {
         stored: (!stored.is_empty()).then(|| stored.to_owned()),
         run: Some("r".into()),
         newness: Newness::New,
@@ -25,8 +25,8 @@ fn look(stored: &str) -> Look {
     }
 }
 
-fn blank(newness: Newness) -> Look {
-    Look {
+fn blank(newness: Newness) -> Observation {
+    Observation {
         newness,
         ..look("")
     }
@@ -95,7 +95,7 @@ fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
             let survey = survey(&e);
             survey.look(0, &look(others), "x");
             survey.look(1, &look(others), "x");
-            let look = Look {
+            let look = Observation {
                 voted,
                 ..look(pledge)
             };
@@ -182,7 +182,7 @@ fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
         ..e.clone()
     };
     let next = |e: &Expected, stored: &str, run: Option<&str>, stepped| {
-        let look = Look {
+        let look = Observation {
             run: run.map(str::to_owned),
             stepped,
             ..look(stored)
@@ -221,7 +221,7 @@ fn identity_is_checked_with_guard_and_without() {
         ] {
             // In whatever run it was written.
             for run in ["r", "q"] {
-                let look = Look {
+                let look = Observation {
                     run: Some(run.into()),
                     ..look(record)
                 };

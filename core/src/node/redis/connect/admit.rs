@@ -12,7 +12,7 @@ use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;
 use crate::event::event;
-use crate::node::admission::{Gate, Look, Next, QuarantineCause, Record, Refusal};
+use crate::node::admission::{Gate, Next, Observation, QuarantineCause, Record, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, resp, script};
@@ -48,7 +48,7 @@ impl Keys<'_> {
 pub(super) async fn admit(
     target: &Target,
     wire: &mut Wire,
-    look: &mut Look,
+    look: &mut Observation,
     keys: Keys<'_>,
 ) -> Result<String, Fault> {
     let Keys {
@@ -143,7 +143,7 @@ async fn change(target: &Target, seen: u64) {
 }
 
 /// Why a node with this look may have lost votes.
-fn cause(target: &Target, look: &Look) -> QuarantineCause {
+fn cause(target: &Target, look: &Observation) -> QuarantineCause {
     let record = look.stored.as_deref().and_then(Record::parse);
     match record.is_some_and(|record| !record.is_pledge()) {
         false => QuarantineCause::New,

@@ -23,7 +23,7 @@ use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, re
 use super::target::{How, Target};
 use super::trial::{Tried, trial};
 use crate::node::address::{Endpoint, shown};
-use crate::node::admission::{Gate, Look, Newness, QuarantineCause, Record};
+use crate::node::admission::{Gate, Newness, Observation, QuarantineCause, Record};
 use crate::node::hash_slot;
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::map::{self, Range, at};
@@ -209,7 +209,7 @@ pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<S
         gate.roster
             .meet(target.node, shown, None, gate.clock.now())
             .map_err(refused)?;
-        let mut look = Look {
+        let mut look = Observation {
             stored,
             run: None,
             newness: Newness::Used,

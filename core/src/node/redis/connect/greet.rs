@@ -16,8 +16,8 @@ use crate::event::event;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
-    Gate, Info, Look, Newness, PromotionHistory, Record, Rejection, UnsupportedServer, beginning,
-    may_have_voted,
+    Gate, Info, Newness, Observation, PromotionHistory, Record, Rejection, UnsupportedServer,
+    beginning, may_have_voted,
 };
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
@@ -39,7 +39,7 @@ pub(crate) struct Told {
 /// A connection to a server that may or may not be a node.
 pub(super) struct Greeted {
     pub(super) wire: Wire,
-    pub(super) look: Look,
+    pub(super) look: Observation,
     /// Which one it is: see [`RequestContext::server`](crate::node::RequestContext::server).
     pub(super) server: u64,
     /// Where it is.
@@ -163,7 +163,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         Some(_) => (Newness::Used, false),
     };
     Ok(Greeted {
-        look: Look {
+        look: Observation {
             stored: record,
             run: run.map(|run| beginning(run).to_owned()),
             newness,

@@ -11,7 +11,7 @@ use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{
     DeleteByValue, Expected, Newness, QuarantineCause, Record, Rejection, beginning,
 };
-use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
+use crate::node::redis::connect::{Diagnosis, PLACELESS, RUNLESS, Stopped};
 use crate::node::{Cause, ServerState};
 use crate::report::{ClockOffset, Finding, NodeReport, Severity};
 
@@ -42,7 +42,7 @@ fn found(severity: Severity, id: &'static str, what: String, remedy: &str) -> Fi
 }
 
 /// What is said of the node at that address.
-pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> NodeReport {
+pub(super) fn report(address: &Address, looked: &Diagnosis, terms: &Terms<'_>) -> NodeReport {
     let server = &looked.server;
     let mut report = NodeReport {
         node: address.shown.to_string(),
@@ -278,7 +278,7 @@ fn refusal(cause: Cause) -> Option<(&'static str, &'static str)> {
 }
 
 /// How much memory a server uses, and how much it may.
-fn used(looked: &Looked) -> Option<String> {
+fn used(looked: &Diagnosis) -> Option<String> {
     let (used, most) = (looked.server.memory_used?, looked.server.memory_limit?);
     Some(format!(
         " (it uses {used} bytes, and its maxmemory is {most})"
@@ -286,7 +286,7 @@ fn used(looked: &Looked) -> Option<String> {
 }
 
 /// A look that came to its end before all was seen.
-fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
+fn of_stop(stopped: &Stopped, looked: &Diagnosis) -> Finding {
     if let Some(fault) = stopped.fault()
         && let Some((id, remedy)) = refusal(fault.cause)
     {
@@ -365,7 +365,7 @@ const RENEWED: Duration = Duration::from_secs(14 * 86_400);
 const FLOOD: u64 = 2000;
 
 /// What will keep locks from being won soon.
-fn crowded(looked: &Looked) -> Vec<Finding> {
+fn crowded(looked: &Diagnosis) -> Vec<Finding> {
     let (server, census) = (&looked.server, &looked.census);
     let mut findings = Vec::new();
     let mut soon = |id, what: String, remedy| {
@@ -431,7 +431,7 @@ fn crowded(looked: &Looked) -> Vec<Finding> {
 }
 
 /// What a server lacks that answers well, and locks can do without.
-fn degraded(looked: &Looked, findings: &mut Vec<Finding>) {
+fn degraded(looked: &Diagnosis, findings: &mut Vec<Finding>) {
     let mut lacks = |id, what: &str, remedy| {
         findings.push(found(Severity::Warning, id, format!("it {what}"), remedy));
     };
@@ -478,7 +478,7 @@ fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {
     )
 }
 
-fn quarantine(looked: &Looked, restarted: bool, fails_over: bool) -> Finding {
+fn quarantine(looked: &Diagnosis, restarted: bool, fails_over: bool) -> Finding {
     let left = looked.quarantine;
     let what = match (restarted, fails_over) {
         (false, _) if looked.cause.is_some() => format!(
@@ -518,7 +518,7 @@ pub(super) fn seated_twice(report: &mut NodeReport, why: String) {
 /// Notes how the clocks of the nodes stand against the one in the middle.
 pub(super) fn clocks(
     reports: &mut [NodeReport],
-    looked: &[Option<Looked>],
+    looked: &[Option<Diagnosis>],
     now: Instant,
     drift: f64,
 ) {
@@ -619,32 +619,33 @@ mod tests {
 
     #[test]
     fn what_ends_soon_is_told_before() {
-        let ids = |change: &dyn Fn(&mut Looked)| -> Vec<&str> {
-            let mut looked = Looked::default();
+        let ids = |change: &dyn Fn(&mut Diagnosis)| -> Vec<&str> {
+            let mut looked = Diagnosis::default();
             change(&mut looked);
             crowded(&looked).iter().map(|found| found.id).collect()
         };
         assert!(ids(&|_| {}).is_empty());
         for (used, most, expected) in [(79, 100, &[][..]), (80, 100, &["QD39"]), (9, 0, &[])] {
-            let full = |looked: &mut Looked| {
+            let full = |looked: &mut Diagnosis| {
                 (looked.server.memory_used, looked.server.memory_limit) = (Some(used), Some(most));
             };
             assert_eq!(ids(&full), expected, "{used} of {most}");
-            let crowd = |looked: &mut Looked| looked.census.clients = Some((used, most));
+            let crowd = |looked: &mut Diagnosis| looked.census.clients = Some((used, most));
             let expected: Vec<_> = expected.iter().map(|_| "QD40").collect();
             assert_eq!(ids(&crowd), expected, "{used} of {most}");
         }
         let told = Duration::from_secs(86_400 * 20_000);
         for (days, expected) in [(13, vec!["QD41"]), (15, vec![]), (0, vec!["QD41"])] {
             let until = told + Duration::from_secs(86_400 * days);
-            let ends = |looked: &mut Looked| {
+            let ends = |looked: &mut Diagnosis| {
                 looked.told = Some(told.as_micros() as u64);
                 looked.certificate_expires = Some(until.as_secs());
             };
             assert_eq!(ids(&ends), expected);
         }
         for (rate, expected) in [(FLOOD - 1, vec![]), (FLOOD, vec!["QD42"])] {
-            let floods = |looked: &mut Looked| looked.census.busiest = Some(("web".into(), rate));
+            let floods =
+                |looked: &mut Diagnosis| looked.census.busiest = Some(("web".into(), rate));
             assert_eq!(ids(&floods), expected);
         }
     }
@@ -675,7 +676,7 @@ mod tests {
                 .clone()
                 .told_as(format!("the server a:1: {}", fault.text));
             let found =
-                [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault), &Looked::default()));
+                [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault), &Diagnosis::default()));
             assert_eq!(found[0].id, found[1].id, "{line}");
             let own = WORDS.iter().find(|(word, _)| line.contains(word));
             // Elsewhere the words of others say that it may be one of these.

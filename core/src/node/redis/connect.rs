@@ -38,7 +38,7 @@ use greet::{Greeted, greet, quarantine_left};
 pub(crate) use greet::{Told, of_server};
 #[cfg(test)]
 pub(crate) use locate::locate;
-pub(crate) use look::{Looked, Stopped, look};
+pub(crate) use look::{Diagnosis, Stopped, look};
 use prepare::prepare;
 use replicas::try_wait;
 pub(crate) use scan::{Names, scan};

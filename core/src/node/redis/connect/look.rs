@@ -92,7 +92,7 @@ impl Stopped {
 
 /// What a look has seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct Diagnosis {
     pub(crate) stopped: Option<Stopped>,
     pub(crate) server: Server,
     /// It does not answer `INFO`.
@@ -131,7 +131,7 @@ pub(crate) struct Looked {
     pub(crate) nested: BTreeSet<Vec<u8>>,
 }
 
-impl Looked {
+impl Diagnosis {
     /// Notes what came of a trial vote.
     fn vote(&mut self, tried: Result<Tried, Fault>) -> Result<(), Stopped> {
         match tried {
@@ -147,10 +147,10 @@ impl Looked {
 }
 
 /// Looks at a node for at most this long. What was seen until then is told.
-pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
+pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
     let clock = &target.gate.clock;
     let mut timer = clock.sleep_until(clock.now() + most);
-    let mut looked = Looked::default();
+    let mut looked = Diagnosis::default();
     let stopped = {
         let mut work = pin!(see(target, &mut looked));
         poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -180,7 +180,7 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
     looked
 }
 
-async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
+async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
     let (gate, address) = (&target.gate, &target.address);
     let how = How {
         subscribe: true,
@@ -303,7 +303,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
 }
 
 /// The same of a cluster: its record, and whether all its primaries may be asked.
-async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
+async fn see_cluster(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
     let seen = cluster::see(target)
         .await
         .map_err(|fault| match fault.kind {
@@ -341,7 +341,7 @@ async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped
 }
 
 /// Asks for its `TIME` once, and measures that.
-async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Result<(), Stopped> {
+async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Diagnosis) -> Result<(), Stopped> {
     let clock = &target.gate.clock;
     let sent = clock.now();
     let reply = exchange(wire, &[redis::cmd("TIME")]).await;

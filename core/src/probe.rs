@@ -39,7 +39,7 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 13] {
         named("acquire", &script::ACQUIRE),
         named("extend", &script::EXTEND),
         named("release", &script::RELEASE),
-        named("lean", &script::LEAN),
+        named("lean", &script::COMPARE_AND_DELETE),
         named("inspect", &script::INSPECT),
         named("share", &script::SHARE),
         named("share_extend", &script::SHARE_EXTEND),

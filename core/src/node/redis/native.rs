@@ -88,7 +88,7 @@ pub(crate) fn write_delete(
         }
         DeleteByValue::ByScript => {
             resp::write_array(out, 5);
-            script::write_script(out, &script::LEAN, with_text);
+            script::write_script(out, &script::COMPARE_AND_DELETE, with_text);
             resp::write_number(out, 1);
             resp::write_text(out, lock);
         }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_vote_is_deleted_by_what_the_server_knows() {
-        let lean = format!("EVALSHA {} 1 k t.l", *script::LEAN.sha);
+        let lean = format!("EVALSHA {} 1 k t.l", *script::COMPARE_AND_DELETE.sha);
         for (how, expected) in [
             (DeleteByValue::DelIfEq, "DELIFEQ k t.l"),
             (DeleteByValue::DelEx, "DELEX k IFEQ t.l"),

@@ -56,7 +56,7 @@ pub(crate) static EXTEND: Script = script!("extend.lua");
 pub(crate) static RELEASE: Script = script!("release.lua");
 /// Delete a lock that holds a value, and nothing else: a native release, for a server
 /// that has no command for it.
-pub(crate) static LEAN: Script = script!("lean.lua");
+pub(crate) static COMPARE_AND_DELETE: Script = script!("lean.lua");
 /// Vote for a token that shares the lock; queue its waiter. Most clients never share, so a
 /// node is given its text when it is asked for; the same of those that follow.
 pub(crate) static SHARE: Script = script!("share.lua");
@@ -84,7 +84,7 @@ pub(crate) static INIT: Script = script!("init.lua");
 pub(crate) static TRY: Script = script!("try.lua");
 
 /// The scripts of normal work, to be loaded on connect.
-pub(crate) static ALL: [&Script; 4] = [&ACQUIRE, &EXTEND, &RELEASE, &LEAN];
+pub(crate) static ALL: [&Script; 4] = [&ACQUIRE, &EXTEND, &RELEASE, &COMPARE_AND_DELETE];
 
 /// Stands for "at any time" where a script compares the node's `TIME`.
 const ANY_TIME: u64 = (1 << 53) - 1;

@@ -11,7 +11,7 @@ use super::{Callback, Hold, State};
 use crate::clock::Instant;
 use crate::error::NodeError;
 use crate::event::event;
-use crate::lean::push_lean;
+use crate::lean::push_exact;
 use crate::node::{Op, Repair, Sink};
 use crate::protocol::counters::count;
 use crate::protocol::group::Group;
@@ -182,7 +182,7 @@ impl Hold {
         let mut state = self.state();
         match state.loss {
             _ if (state.lease.passed != lease) => {}
-            None => push_lean(&mut state.lease.callbacks, callback),
+            None => push_exact(&mut state.lease.callbacks, callback),
             Some(reason) => {
                 drop(state);
                 callback(reason);

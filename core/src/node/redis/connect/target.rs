@@ -109,7 +109,7 @@ pub(crate) struct How {
     pub(crate) reached: bool,
     /// Subscribe the inbox, where the node permits it.
     pub(crate) subscribe: bool,
-    /// See [`Look::stepped`](crate::node::admission::Look::stepped).
+    /// See [`Observation::stepped`](crate::node::admission::Observation::stepped).
     pub(crate) stepped: bool,
     /// Where the connection before led.
     pub(crate) before: Option<Endpoint>,

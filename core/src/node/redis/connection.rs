@@ -46,7 +46,7 @@ use redis::Value as Resp;
 use super::backlog::Backlog;
 use super::connect::{Connected, Target, broken, not_there, of_server};
 use super::outbox::{HAS_ENDED, Item, Outbox};
-use super::pipe::Pipe;
+use super::pipe::InFlight;
 use super::pushes::Push;
 use super::replies::Outcome;
 use super::server_error::Redirect;
@@ -83,9 +83,9 @@ pub(crate) struct Connection {
     clock: Arc<dyn Clock>,
     outbox: Arc<Outbox>,
     /// The connection in use.
-    up: Option<Pipe>,
+    up: Option<InFlight>,
     /// The one before it, in doubt.
-    old: Option<Pipe>,
+    old: Option<InFlight>,
     /// The client's inbox, subscribed over them.
     subscription: Subscription,
     /// Where its sentinels say that the node's server is.
@@ -451,10 +451,10 @@ impl Connection {
         while let Some((item, outcome)) = self.done.pop_front() {
             self.take_outcome(item, outcome);
         }
-        if let Some(memory) = self.up.as_mut().and_then(Pipe::take_memory) {
+        if let Some(memory) = self.up.as_mut().and_then(InFlight::take_memory) {
             lock(&self.outbox.server).memory = memory;
         }
-        if self.up.as_ref().is_some_and(Pipe::evicts) {
+        if self.up.as_ref().is_some_and(InFlight::evicts) {
             // It is refused there, or no more.
             self.readmit();
         }
@@ -640,7 +640,7 @@ impl Connection {
 
     fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Box<Item>>> {
         let connections = self.up.iter_mut().chain(&mut self.old);
-        connections.flat_map(Pipe::items_mut)
+        connections.flat_map(InFlight::items_mut)
     }
 
     fn fail_all_but_releases(&mut self, why: &str) {

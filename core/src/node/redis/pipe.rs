@@ -37,7 +37,7 @@ pub(crate) const IDLE: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 1024;
 
 /// See the [module documentation](self).
-pub(crate) struct Pipe {
+pub(crate) struct InFlight {
     wire: Wire,
     guard: Option<Guard>,
     in_cluster: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Pipe {
     pub(super) warm: HashMap<u64, Instant>,
     /// Votes were asked for in this write that need its trailer.
     owes_trailer: bool,
-    places: VecDeque<Place>,
+    places: VecDeque<PendingReply>,
     /// Votes that were given, in front of their trailer's reply.
     voted: VecDeque<(Option<Box<Item>>, Ballot)>,
     /// Where votes wait for replicas.
@@ -65,9 +65,9 @@ pub(crate) struct Pipe {
     /// When the server is asked again whether it drops keys; it was found to.
     look_at: Instant,
     evicts: bool,
-    /// What it has said of its memory since that was [taken](Pipe::take_memory).
+    /// What it has said of its memory since that was [taken](InFlight::take_memory).
     memory: Option<Option<Memory>>,
-    /// It has answered since somebody [looked](Pipe::expire), and when that was that
+    /// It has answered since somebody [looked](InFlight::expire), and when that was that
     /// it had.
     heard: bool,
     quiet_since: Instant,
@@ -79,7 +79,7 @@ pub(crate) struct Pipe {
 
 /// What replies are awaited for. An item is gone where nobody cares for the answer any
 /// more.
-enum Place {
+enum PendingReply {
     /// A script's reply.
     Script(Option<Box<Item>>),
     /// This many replies to the commands of a native acquire.
@@ -96,12 +96,12 @@ enum Place {
     Listen,
 }
 
-impl Pipe {
-    pub(crate) fn new(connected: Connected) -> Pipe {
+impl InFlight {
+    pub(crate) fn new(connected: Connected) -> InFlight {
         let (Told { time, asked, at }, drift) = (connected.time, connected.drift);
         let mut clock = NodeTime::default();
         clock.observe(asked, at, time, drift);
-        Pipe {
+        InFlight {
             wire: connected.wire,
             guard: connected.guard,
             in_cluster: connected.in_cluster,
@@ -188,12 +188,12 @@ impl Pipe {
                     }
                 }
                 let replies = native::write_acquire(out, &item.request, guard, item.cold);
-                Place::Acquire(Some(item), replies, Ballot::default())
+                PendingReply::Acquire(Some(item), replies, Ballot::default())
             }
             (true, Op::Release) => {
                 let with_text = std::mem::take(&mut self.lean_text);
                 native::write_delete(out, &item.request, self.delete, with_text);
-                Place::Delete(Some(item))
+                PendingReply::Delete(Some(item))
             }
             _ => {
                 if item.request.not_after == 0 && !item.is_release() {
@@ -210,7 +210,7 @@ impl Pipe {
                     item.with_text = true;
                 }
                 write_script(out, &item, (guard, self.in_cluster), item.cold, now);
-                Place::Script(Some(item))
+                PendingReply::Script(Some(item))
             }
         };
         self.places.push_back(place);
@@ -247,12 +247,12 @@ impl Pipe {
         resp::write_array(&mut self.wire.out, 2);
         resp::write_text(&mut self.wire.out, command);
         resp::write_text(&mut self.wire.out, channel);
-        self.places.push_back(Place::Listen);
+        self.places.push_back(PendingReply::Listen);
     }
 
     /// A push has said that a channel is heard, or is no more.
     fn take_listening(&mut self) {
-        if let Some(Place::Listen) = self.places.front() {
+        if let Some(PendingReply::Listen) = self.places.front() {
             self.places.pop_front();
         }
     }
@@ -269,7 +269,7 @@ impl Pipe {
         if item.asking {
             resp::write_array(&mut self.wire.out, 1);
             resp::write_text(&mut self.wire.out, b"ASKING");
-            self.places.push_back(Place::Script(None));
+            self.places.push_back(PendingReply::Script(None));
         }
     }
 
@@ -286,12 +286,12 @@ impl Pipe {
         if std::mem::take(&mut self.owes_trailer) {
             let replies = native::write_trailer(&mut self.wire.out, self.guard.as_ref());
             let reading = Reading::new(replies);
-            self.places.push_back(Place::Trailer(reading));
+            self.places.push_back(PendingReply::Trailer(reading));
         }
         if let Some(replicas) = &mut self.replicas
             && replicas.end_write(&mut self.wire.out, now)
         {
-            self.places.push_back(Place::Wait);
+            self.places.push_back(PendingReply::Wait);
         }
         // Last, so that nothing waits for it.
         if now >= self.look_at {
@@ -306,7 +306,7 @@ impl Pipe {
         resp::write_array(&mut self.wire.out, 2);
         resp::write_text(&mut self.wire.out, b"INFO");
         resp::write_text(&mut self.wire.out, b"memory");
-        self.places.push_back(Place::Memory);
+        self.places.push_back(PendingReply::Memory);
     }
 
     /// Whether the server has said that it may drop keys, since it was connected to.
@@ -327,7 +327,7 @@ impl Pipe {
         done: &mut VecDeque<(Box<Item>, Outcome)>,
     ) -> bool {
         let before = done.len();
-        let waited = matches!(self.places.front(), Some(Place::Wait));
+        let waited = matches!(self.places.front(), Some(PendingReply::Wait));
         let asked = self.read(reply, done);
         if self.evicts {
             // What it gives or keeps from here on is no vote: it is asked for again where the server
@@ -350,7 +350,7 @@ impl Pipe {
             return false;
         };
         match place {
-            Place::Script(item) => {
+            PendingReply::Script(item) => {
                 if let Some(item) = item.take() {
                     let said = replies::outcome(item.request.op, &reply);
                     let granted = matches!(said, Outcome::Reply(Reply::Granted { .. }, _));
@@ -363,7 +363,7 @@ impl Pipe {
                     done.push_back((item, said));
                 }
             }
-            Place::Delete(item) => {
+            PendingReply::Delete(item) => {
                 self.lean_text |= replies::is_forgotten(&reply);
                 if let Some(item) = item.take() {
                     let said = match reply {
@@ -373,7 +373,7 @@ impl Pipe {
                     done.push_back((item, said));
                 }
             }
-            Place::Acquire(item, left, ballot) => {
+            PendingReply::Acquire(item, left, ballot) => {
                 ballot.take(reply);
                 *left -= 1;
                 if *left > 0 {
@@ -401,7 +401,7 @@ impl Pipe {
                     }));
                 }
             }
-            Place::Trailer(reading) => {
+            PendingReply::Trailer(reading) => {
                 reading.take(&reply, self.guard.as_ref());
                 if reading.left > 0 {
                     return true;
@@ -419,7 +419,7 @@ impl Pipe {
                 }
                 trim(&mut self.voted);
             }
-            Place::Memory => match &reply {
+            PendingReply::Memory => match &reply {
                 // A user that may not ask was told so on connect.
                 Resp::ServerError(_) => self.look_at = Instant::FAR,
                 said => {
@@ -428,14 +428,14 @@ impl Pipe {
                     self.memory = Some(info.memory);
                 }
             },
-            Place::Listen => {
+            PendingReply::Listen => {
                 // Whoever may not listen asks from time to time.
                 self.listens = false;
                 self.places.pop_front();
                 // A push would have come before it: see `take_listening`.
                 return matches!(reply, Resp::ServerError(_));
             }
-            Place::Wait => {
+            PendingReply::Wait => {
                 if let Some(replicas) = &mut self.replicas {
                     replicas.take(&reply, done);
                 }
@@ -450,8 +450,13 @@ impl Pipe {
     pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = &mut Option<Box<Item>>> {
         let voted = self.voted.iter_mut().map(|(item, _)| item);
         let asked = self.places.iter_mut().filter_map(|place| match place {
-            Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => Some(item),
-            Place::Trailer(_) | Place::Wait | Place::Memory | Place::Listen => None,
+            PendingReply::Script(item)
+            | PendingReply::Delete(item)
+            | PendingReply::Acquire(item, ..) => Some(item),
+            PendingReply::Trailer(_)
+            | PendingReply::Wait
+            | PendingReply::Memory
+            | PendingReply::Listen => None,
         });
         let parked = self.replicas.iter_mut().flat_map(Replicas::items_mut);
         parked.chain(voted).chain(asked)
@@ -461,8 +466,13 @@ impl Pipe {
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         let voted = self.voted.iter().filter_map(|(item, _)| item.as_deref());
         let asked = self.places.iter().filter_map(|place| match place {
-            Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_deref(),
-            Place::Trailer(_) | Place::Wait | Place::Memory | Place::Listen => None,
+            PendingReply::Script(item)
+            | PendingReply::Delete(item)
+            | PendingReply::Acquire(item, ..) => item.as_deref(),
+            PendingReply::Trailer(_)
+            | PendingReply::Wait
+            | PendingReply::Memory
+            | PendingReply::Listen => None,
         });
         let parked = self.replicas.iter().flat_map(Replicas::items);
         parked.chain(voted).chain(asked)
@@ -486,7 +496,7 @@ impl Pipe {
         self.write_asking(item);
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
         write_script(out, item, (guard, self.in_cluster), true, now);
-        self.places.push_back(Place::Script(None));
+        self.places.push_back(PendingReply::Script(None));
     }
 
     /// Writes again by script what is to be deleted natively, and may stand behind a vote
@@ -494,7 +504,7 @@ impl Pipe {
     /// and the same over the next connection may have come before it.
     pub(crate) fn copy_deletes(&mut self) {
         let deletes = self.places.iter().filter_map(|place| match place {
-            Place::Delete(item) => item.as_deref(),
+            PendingReply::Delete(item) => item.as_deref(),
             _ => None,
         });
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
@@ -503,7 +513,8 @@ impl Pipe {
             script::write_command(out, &item.request, guard, item.with_text, true);
             copies += 1;
         }
-        self.places.extend((0..copies).map(|_| Place::Script(None)));
+        self.places
+            .extend((0..copies).map(|_| PendingReply::Script(None)));
     }
 
     /// Fails what is past its deadline; lowers `due` to what comes next.

@@ -12,7 +12,7 @@ use crate::mutex::lock;
 use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{Connected, How, Told, connect};
 use crate::node::redis::outbox::Item;
-use crate::node::redis::pipe::Pipe;
+use crate::node::redis::pipe::InFlight;
 use crate::node::{Fault, FaultKind, Reply, RequestContext};
 
 /// This many requests' time a connection has: its set-up takes several round trips, where
@@ -35,7 +35,7 @@ impl Connection {
 
     /// Whether the connection in doubt has releases to acknowledge.
     fn owes_in_doubt(&self) -> bool {
-        let mut items = self.old.iter().flat_map(Pipe::items);
+        let mut items = self.old.iter().flat_map(InFlight::items);
         items.any(Item::is_release)
     }
 
@@ -78,7 +78,7 @@ impl Connection {
         }
         // Releases written to the connection before are sent again on this one, and need
         // no copy over that.
-        for place in self.old.iter_mut().flat_map(Pipe::items_mut) {
+        for place in self.old.iter_mut().flat_map(InFlight::items_mut) {
             let owed = place.as_ref().is_some_and(|item| item.is_release());
             if owed {
                 let written = place.take().map(|mut item| {
@@ -104,7 +104,7 @@ impl Connection {
         let missed = self.stepped && !connected.stepped;
         self.stepped = self.guarded() && (stepped || missed);
         self.calm_from = now + connected.quarantine;
-        self.up = Some(Pipe::new(*connected));
+        self.up = Some(InFlight::new(*connected));
         self.subscription.connected(subscribed);
         if self.stepped {
             self.readmit();
@@ -265,7 +265,7 @@ impl Connection {
     /// Gives a connection up: its releases are sent again, its requests fail. One that it was
     /// written to when it was gone already, as far as it has said anything, is written to the
     /// next one, once: a process that was frozen finds its connections so, and its servers well.
-    fn abandon(&mut self, mut connection: Pipe, fault: &Fault, repeats: bool) {
+    fn abandon(&mut self, mut connection: InFlight, fault: &Fault, repeats: bool) {
         let items: Vec<_> = connection.items_mut().filter_map(Option::take).collect();
         for mut item in items {
             let again = repeats
@@ -306,7 +306,7 @@ impl Connection {
     /// Closes the connection in doubt once there is another and nobody waits
     /// for its replies.
     pub(super) fn close_old(&mut self) {
-        if self.up.is_some() && self.old.as_ref().is_some_and(Pipe::is_idle) {
+        if self.up.is_some() && self.old.as_ref().is_some_and(InFlight::is_idle) {
             self.old = None;
         }
     }

@@ -292,13 +292,15 @@ impl Link {
     /// answered, is native.
     fn natives(&self) -> Vec<bool> {
         let up = self.connection.up.iter();
-        up.flat_map(Pipe::items).map(|i| i.request.native).collect()
+        up.flat_map(InFlight::items)
+            .map(|i| i.request.native)
+            .collect()
     }
 
     /// Whether each request that is written and not answered tells the counter's life.
     fn colds(&self) -> Vec<bool> {
         let up = self.connection.up.iter();
-        up.flat_map(Pipe::items).map(|i| i.cold).collect()
+        up.flat_map(InFlight::items).map(|i| i.cold).collect()
     }
 
     /// Nothing is answered for as long as requests wait.
@@ -749,7 +751,7 @@ async fn a_native_vote_ends_as_if_it_was_written_when_it_was_asked_for() {
     link.connection.push_on();
     let up = link.connection.up.iter();
     let ends: Vec<u64> = up
-        .flat_map(Pipe::items)
+        .flat_map(InFlight::items)
         .map(|i| i.request.not_after)
         .collect();
     let (asked, second) = (0, 1_000_000);
@@ -766,7 +768,7 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
         link.connection.take_outbox();
         link.connection.push_on();
         let up = link.connection.up.iter();
-        let told = up.flat_map(Pipe::items).map(|i| i.request.not_after);
+        let told = up.flat_map(InFlight::items).map(|i| i.request.not_after);
         let told = told.last().expect("one is written");
         // The server's `TIME` is seven seconds by now, as a shard's connection takes it.
         link.answered(&["*4\r\n:1\r\n$1\r\n1\r\n$1\r\n7\r\n$1\r\n0\r\n"]);
@@ -789,7 +791,7 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
     link.asks(ACQUIRE);
     let up = link.connection.up.iter();
     let told: Vec<u64> = up
-        .flat_map(Pipe::items)
+        .flat_map(InFlight::items)
         .map(|i| i.request.not_after)
         .collect();
     assert!(since(0).contains(&told[0]));
@@ -930,7 +932,7 @@ async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
 async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
     let mut link = Link::connected();
     link.asks_all(&[Op::Inspect, Op::Inspect, ACQUIRE], false);
-    let texts = link.connection.up.iter().flat_map(Pipe::items);
+    let texts = link.connection.up.iter().flat_map(InFlight::items);
     let texts: Vec<bool> = texts.map(|item| item.with_text).collect();
     assert_eq!(texts, [true, false, false]);
 }

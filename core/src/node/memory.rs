@@ -32,7 +32,7 @@ use crate::clock::Instant;
 use line::Listeners;
 
 pub use form::{Form, Whom};
-pub use line::{Line, Message, Place};
+pub use line::{Message, NodeQueue, QueueEntry};
 pub(crate) use link::{MemoryLink, forget};
 pub use readers::Readers;
 
@@ -46,7 +46,7 @@ pub struct MemoryNode {
     /// of its token, and that fence.
     told: BTreeMap<Arc<[u8]>, (u64, u64)>,
     /// Who waits, by the keys of their queues.
-    lines: BTreeMap<Arc<[u8]>, line::Line>,
+    lines: BTreeMap<Arc<[u8]>, line::NodeQueue>,
     /// Who shares a lock, by the keys of the sets.
     readers: BTreeMap<Arc<[u8]>, readers::Readers>,
     /// The locks in Redisson's layout that are held.

@@ -7,7 +7,7 @@ use std::io;
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Form, Instant, Line, MemoryNode, Mode, Op, OtherRecord, Reply, Request, Whom, native,
+    Form, Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, Whom, native,
 };
 
 use crate::calls::{Call, Calls, INBOXES, Keys, NAMESPACE, keys};
@@ -405,7 +405,7 @@ fn scores(members: Vec<Plain>) -> io::Result<Vec<u8>> {
 }
 
 /// Those of a queue on the memory node.
-fn places(line: &Line) -> Vec<u8> {
+fn places(line: &NodeQueue) -> Vec<u8> {
     let pairs = line.queue.iter().flat_map(|place| {
         let waiter = place.waiter.text(place.mode);
         let end = [b"!", &waiter[..]].concat();

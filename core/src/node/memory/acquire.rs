@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::line::{Message, Turn, life};
+use super::line::{Message, QueueTurn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, micros, tick};
 use crate::clock::Instant;
@@ -57,16 +57,16 @@ impl MemoryNode {
         }
         let turn = self.turn(request, me, None, found.now, messages);
         match turn {
-            Turn::Anothers | Turn::AfterReaders => {
+            QueueTurn::Anothers | QueueTurn::AfterReaders => {
                 let length = request.keys.waits.reservation;
                 self.refuse(request, found, Some(super::whole(length)))
             }
-            Turn::Mine | Turn::Untold => {
+            QueueTurn::Mine | QueueTurn::Untold => {
                 self.leave(request, found.now);
-                let crowded = turn == Turn::Mine;
+                let crowded = turn == QueueTurn::Mine;
                 self.grant(request, found, asked, crowded)
             }
-            Turn::Nobodys => self.grant(request, found, asked, false),
+            QueueTurn::Nobodys => self.grant(request, found, asked, false),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::joins;
-use super::line::{Message, Turn, life};
+use super::line::{Message, QueueTurn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
 use crate::clock::Instant;
@@ -49,7 +49,7 @@ impl MemoryNode {
                 continue;
             }
             let turn = self.turn(one, me, None, now, messages);
-            if turn == Turn::Anothers {
+            if turn == QueueTurn::Anothers {
                 continue;
             }
             if let Some(waiter) = me {
@@ -113,7 +113,7 @@ impl MemoryNode {
                 continue;
             }
             let kept = match votes {
-                true => self.turn(&one, None, None, now, messages) == Turn::Anothers,
+                true => self.turn(&one, None, None, now, messages) == QueueTurn::Anothers,
                 false if self.is_queued(&one, now) => {
                     self.close_out(&one, now);
                     true

@@ -1,6 +1,6 @@
 //! The script `release` on a node in memory: gives the lock back, and calls the next.
 
-use super::line::{Message, Place, Turn, life};
+use super::line::{Message, QueueEntry, QueueTurn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
 use crate::node::{AfterRelease, Mode, Reply, Request, Value};
@@ -53,7 +53,7 @@ impl MemoryNode {
             self.close_out(request, now);
             return answer;
         }
-        if may_vote && self.turn(request, None, last, now, messages) == Turn::Anothers {
+        if may_vote && self.turn(request, None, last, now, messages) == QueueTurn::Anothers {
             return answer;
         }
         if last.is_none() {
@@ -82,8 +82,8 @@ impl MemoryNode {
                 let first = line.and_then(|line| line.queue.front());
                 // Whoever waits for it alone may have one of their tickets: these begin anew in a
                 // queue that was empty.
-                let shares = |first: &Place| first.mode == Mode::Shared;
-                let called = |first: &Place| shares(first) && first.ticket <= *ticket;
+                let shares = |first: &QueueEntry| first.mode == Mode::Shared;
+                let called = |first: &QueueEntry| shares(first) && first.ticket <= *ticket;
                 first.is_some_and(called)
             }
             Some(_) => !form.is_for(request, found.time),

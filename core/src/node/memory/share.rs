@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::acquire::joins;
-use super::line::{Message, Turn};
+use super::line::{Message, QueueTurn};
 use super::readers::MOST;
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros, tick};
@@ -44,7 +44,7 @@ impl MemoryNode {
                 None => {
                     let (me, last) = (request.waiter.as_ref(), found.ends_last());
                     let turn = self.turn(request, me, last, now, messages);
-                    if turn == Turn::AfterReaders {
+                    if turn == QueueTurn::AfterReaders {
                         return self.refuse(request, found, found.left());
                     }
                     let form = self.form(&request.keys.lock, now);

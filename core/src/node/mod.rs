@@ -572,7 +572,7 @@ pub enum Standing {
 
 /// What a node says of a lock's line when it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct QueueInfo {
     /// How many wait before us; `None`: we do not stand there.
     pub place: Option<u32>,
     /// Nobody listens on our inbox there.

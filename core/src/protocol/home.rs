@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::hash::fnv1a;
-use crate::node::{Line, Nodes};
+use crate::node::{Nodes, QueueInfo};
 
 /// The nodes of a set in the order in which they are home of the lock with this
 /// key: by rendezvous hashing (Thaler and Ravishankar, "Using name-based
@@ -50,7 +50,7 @@ pub enum Heard {
         /// `None`: it has no end.
         left: Option<Duration>,
         /// What it said of the line; `None` if the vote was lost later.
-        line: Option<Line>,
+        line: Option<QueueInfo>,
     },
     /// It did not answer, or cannot vote.
     Out,

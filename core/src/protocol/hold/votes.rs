@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
-use crate::node::{Fault, FaultKind, Line, Op, Reply, RequestContext};
+use crate::node::{Fault, FaultKind, Op, QueueInfo, Reply, RequestContext};
 use crate::protocol::fence::Mark;
 use crate::protocol::quorum::Vote;
 use crate::protocol::retry;
@@ -87,7 +87,7 @@ pub(super) struct Node {
     /// What it said last, for error messages.
     pub(super) said: Said,
     /// What it said of the line when it refused.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<QueueInfo>,
     /// The waiter stands in its queue, or may.
     pub(super) queued: bool,
     /// It was asked for the token by script, or it is not known what it made of plain
@@ -246,7 +246,7 @@ impl Votes {
             } => {
                 self.ends[i] = Instant::NEVER;
                 self.cast[i] = Vote::Refused;
-                self.nodes[i].line = Some(Line {
+                self.nodes[i].line = Some(QueueInfo {
                     place: *place,
                     deaf: *subscribers == 0,
                     shared: *shared,

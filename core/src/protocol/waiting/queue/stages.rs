@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Quest;
 use crate::clock::Instant;
-use crate::node::{Line, Mode, Nodes};
+use crate::node::{Mode, Nodes, QueueInfo};
 use crate::protocol::hold::Means;
 use crate::protocol::home::{self, Heard, Next};
 use crate::protocol::retry;
@@ -105,7 +105,13 @@ impl Quest<'_> {
         }
     }
 
-    fn wait_at(&mut self, home: usize, left: Option<Duration>, line: Option<Line>, now: Instant) {
+    fn wait_at(
+        &mut self,
+        home: usize,
+        left: Option<Duration>,
+        line: Option<QueueInfo>,
+        now: Instant,
+    ) {
         self.home = Some(home);
         let place = line.and_then(|line| line.place);
         self.registration.stands_at(Nodes::one(home), place);

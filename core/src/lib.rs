@@ -144,7 +144,7 @@ pub mod sim {
     pub use crate::clock::{Clock, Instant, Sleep};
     pub use crate::node::admission;
     pub use crate::node::memory::{
-        Form, MemoryNode, Message, NodeQueue, OtherRecord, QueueEntry, Readers, Whom,
+        MemoryNode, Message, NodeQueue, OtherRecord, QueueEntry, Readers, StoredValue, Whom,
     };
     pub use crate::node::names;
     pub use crate::node::native;

@@ -31,7 +31,7 @@ use super::{Keys, Reply};
 use crate::clock::Instant;
 use line::Listeners;
 
-pub use form::{Form, Whom};
+pub use form::{StoredValue, Whom};
 pub use line::{Message, NodeQueue, QueueEntry};
 pub(crate) use link::{MemoryLink, forget};
 pub use readers::Readers;
@@ -39,7 +39,7 @@ pub use readers::Readers;
 /// The state of one node. Time is an argument, as everything else.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryNode {
-    keys: BTreeMap<Arc<[u8]>, (Form, Instant)>,
+    keys: BTreeMap<Arc<[u8]>, (StoredValue, Instant)>,
     /// Counters of fences, and the ends of their lives.
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
     /// Whose the last fence is that a lease has told, by the keys of counters: the first 48 bits

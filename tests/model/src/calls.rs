@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming, aux, lock_key};
 use quorlock::sim::{
-    self, AfterRelease, AuxKeys, Form, Instant, MemoryNode, Mode, Op, Repair, Request, Value,
-    Waiter, Waits, Whom,
+    self, AfterRelease, AuxKeys, Instant, MemoryNode, Mode, Op, Repair, Request, StoredValue,
+    Value, Waiter, Waits, Whom,
 };
 use quorlock_sim::random::Random;
 
@@ -225,10 +225,10 @@ impl Calls {
             if let Some((form, end)) = node.form(&keys.lock, at) {
                 ends.extend((end != Instant::FAR).then_some(end.0 / 1000));
                 match form {
-                    Form::Held { until, .. }
-                    | Form::Kept { until, .. }
-                    | Form::Free { until, .. }
-                    | Form::Shared { until, .. }
+                    StoredValue::Contended { until, .. }
+                    | StoredValue::Kept { until, .. }
+                    | StoredValue::Reserved { until, .. }
+                    | StoredValue::Shared { until, .. }
                         if *until != 0 =>
                     {
                         claims.push(*until);
@@ -548,7 +548,7 @@ impl Calls {
         let queued = line.iter().flat_map(|line| &line.queue);
         let queued = queued.filter(|place| place.mode == mode.in_line());
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
-        if let Some((Form::Free { whom, .. } | Form::Shared { whom, .. }, _)) =
+        if let Some((StoredValue::Reserved { whom, .. } | StoredValue::Shared { whom, .. }, _)) =
             node.form(&keys.lock, at)
             && let (Whom::Waiter(waiter), true) = (whom, mode.is_alone())
         {

@@ -7,7 +7,8 @@ use std::io;
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Form, Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, Whom, native,
+    Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, StoredValue, Whom,
+    native,
 };
 
 use crate::calls::{Call, Calls, INBOXES, Keys, NAMESPACE, keys};
@@ -218,7 +219,7 @@ impl Game {
                 // From the beginning of a millisecond, as keys live.
                 let from = Instant(at.0 - at.0 % 1_000_000);
                 let end = life.map_or(Instant::FAR, |life| from + life);
-                node.meddle(key, Some((Form::Quiet(value.clone()), end)));
+                node.meddle(key, Some((StoredValue::Uncontended(value.clone()), end)));
                 Ok(Default::default())
             }
             Call::Init(old, new, quarantine) => {
@@ -485,13 +486,17 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
 }
 
 /// What a server has under a lock's key for this.
-pub fn stored(form: &Form) -> Vec<u8> {
+pub fn stored(form: &StoredValue) -> Vec<u8> {
     match form {
-        Form::Quiet(value) => value.0.to_vec(),
-        Form::Held { until, value } => [format!("={until} ").as_bytes(), &value.0].concat(),
-        Form::Kept { until, value } => [format!("-{until} ").as_bytes(), &value.0].concat(),
-        Form::Free { until, whom } => [format!("@{until} ").as_bytes(), &whose(whom)].concat(),
-        Form::Shared { until, base, whom } => {
+        StoredValue::Uncontended(value) => value.0.to_vec(),
+        StoredValue::Contended { until, value } => {
+            [format!("={until} ").as_bytes(), &value.0].concat()
+        }
+        StoredValue::Kept { until, value } => [format!("-{until} ").as_bytes(), &value.0].concat(),
+        StoredValue::Reserved { until, whom } => {
+            [format!("@{until} ").as_bytes(), &whose(whom)].concat()
+        }
+        StoredValue::Shared { until, base, whom } => {
             [format!("&{until} {base} ").as_bytes(), &whose(whom)].concat()
         }
     }

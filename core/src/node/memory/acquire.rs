@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::line::{Message, QueueTurn, life};
 use super::scripts::Found;
-use super::{Form, MemoryNode, micros, tick};
+use super::{MemoryNode, StoredValue, micros, tick};
 use crate::clock::Instant;
 use crate::foreign;
 use crate::node::{Adopted, Op, Reply, Request, Value};
@@ -35,7 +35,7 @@ impl MemoryNode {
             .is_some_and(|form| form.is_for(request, found.time));
         if mine && found.last.is_none() && found.quarantine.is_none() {
             // Where readers were, it was reserved for one that may be queued too.
-            if found.form.as_ref().is_some_and(Form::is_shared) {
+            if found.form.as_ref().is_some_and(StoredValue::is_shared) {
                 self.leave(request, found.now);
             }
             return self.grant(request, found, asked, true);
@@ -108,7 +108,11 @@ impl MemoryNode {
             self.hold_crowded(request, found.time + micros(ttl), least, now);
         } else {
             let end = life(now, ttl);
-            self.put(request, Form::Quiet(request.value.clone()), end);
+            self.put(
+                request,
+                StoredValue::Uncontended(request.value.clone()),
+                end,
+            );
         }
         Reply::Granted {
             fence: self.count(request, candidate, block, now),
@@ -178,14 +182,18 @@ impl MemoryNode {
             return;
         };
         match form {
-            Form::Quiet(value) => {
+            StoredValue::Uncontended(value) => {
                 let ours = value.is_ours() && end != Instant::FAR;
                 if ours {
                     let left = micros(tick(now).until(end));
                     let left = left + 1_000;
                     let until = MemoryNode::time(now) + left;
                     let value = value.clone();
-                    self.put(request, Form::Held { until, value }, end.max(least));
+                    self.put(
+                        request,
+                        StoredValue::Contended { until, value },
+                        end.max(least),
+                    );
                 }
             }
             _ => self.lengthen(request, least),

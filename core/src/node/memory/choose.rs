@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::acquire::joins;
 use super::line::{Message, QueueTurn, life};
 use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros};
+use super::{MemoryNode, StoredValue, Whom, micros};
 use crate::clock::Instant;
 use crate::node::{Op, Reply, Request, Waits};
 
@@ -105,7 +105,7 @@ impl MemoryNode {
         for slot in 0..slots {
             let one = of_slot(request, slot);
             let found = self.found(&one, None, now);
-            let Some(form @ Form::Free { .. }) = &found.form else {
+            let Some(form @ StoredValue::Reserved { .. }) = &found.form else {
                 continue;
             };
             let anothers = form.reserved(found.time).is_some() && !form.is_for(&one, found.time);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::counter::mark;
 use super::scripts::Found;
-use super::{Form, MemoryNode};
+use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
 
@@ -13,13 +13,19 @@ impl MemoryNode {
         let (form, time) = (found.form.as_ref(), found.time);
         let standing = match form {
             _ if found.last.is_some() => Standing::Shared,
-            Some(form @ (Form::Free { .. } | Form::Shared { .. })) if form.stands(time) => {
+            Some(form @ (StoredValue::Reserved { .. } | StoredValue::Shared { .. }))
+                if form.stands(time) =>
+            {
                 Standing::Reserved
             }
-            None | Some(Form::Free { .. } | Form::Shared { .. }) => Standing::Free,
+            None | Some(StoredValue::Reserved { .. } | StoredValue::Shared { .. }) => {
+                Standing::Free
+            }
             Some(form) if form.holder(time).is_none() => Standing::Free,
-            Some(Form::Kept { .. }) => Standing::Kept,
-            Some(Form::Quiet(value)) if !value.is_ours() || found.end == Instant::FAR => {
+            Some(StoredValue::Kept { .. }) => Standing::Kept,
+            Some(StoredValue::Uncontended(value))
+                if !value.is_ours() || found.end == Instant::FAR =>
+            {
                 Standing::Foreign
             }
             Some(_) => Standing::Held,

@@ -1,11 +1,11 @@
 //! The line of one lock on a node in memory: who waits there, in their order. For whom
-//! the lock is reserved stands under the [lock's own key](super::Form).
+//! the lock is reserved stands under the [lock's own key](super::StoredValue).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Form, MemoryNode, Whom, micros, tick, whole};
+use super::{MemoryNode, StoredValue, Whom, micros, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Hint, Mode, Request, Waiter, Waits};
 
@@ -343,18 +343,18 @@ impl MemoryNode {
         now: Instant,
     ) {
         match (last, self.form(&request.keys.lock, now)) {
-            (Some(_), Some((Form::Shared { base, .. }, before))) => {
+            (Some(_), Some((StoredValue::Shared { base, .. }, before))) => {
                 let base = *base;
                 let end = end.max(before);
-                self.put(request, Form::Shared { until, base, whom }, end);
+                self.put(request, StoredValue::Shared { until, base, whom }, end);
             }
-            _ => self.put(request, Form::Free { until, whom }, end),
+            _ => self.put(request, StoredValue::Reserved { until, whom }, end),
         }
     }
 
     /// Free, and crowded: reserved for nobody, but natives do not bite.
     pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
-        let free = Form::Free {
+        let free = StoredValue::Reserved {
             until: 0,
             whom: Whom::Nobody,
         };

@@ -1,11 +1,11 @@
 //! Whose votes share a lock, on a node in memory: the readers. Those count only as long as
-//! the [form](super::Form::Shared) of the lock's key says so.
+//! the [form](super::StoredValue::Shared) of the lock's key says so.
 
 use std::collections::BTreeMap;
 
 use super::line::life;
 use super::scripts::Found;
-use super::{Form, MemoryNode, micros, tick, whole};
+use super::{MemoryNode, StoredValue, micros, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Request, Value};
 
@@ -91,7 +91,7 @@ impl MemoryNode {
     }
 
     /// A vote that shares the lock for `ttl`, and until `least` in any case. `base`: see
-    /// [`Form::Shared`]. Returns until when.
+    /// [`StoredValue::Shared`]. Returns until when.
     pub(super) fn vote_shared(
         &mut self,
         request: &Request,
@@ -110,15 +110,15 @@ impl MemoryNode {
             .form(&request.keys.lock, now)
             .map(|(form, _)| form.clone())
         {
-            Some(Form::Shared { .. }) => self.lengthen(request, end),
+            Some(StoredValue::Shared { .. }) => self.lengthen(request, end),
             other => {
                 // Those that stood there before it did are none.
                 self.readers.remove(&key[..]);
                 let (until, whom) = match other {
-                    Some(Form::Free { until, whom }) if time <= until => (until, whom),
+                    Some(StoredValue::Reserved { until, whom }) if time <= until => (until, whom),
                     _ => (0, super::Whom::Nobody),
                 };
-                self.put(request, Form::Shared { until, base, whom }, end);
+                self.put(request, StoredValue::Shared { until, base, whom }, end);
             }
         }
         let lives = self

@@ -2,7 +2,7 @@
 
 use super::line::{Message, QueueEntry, QueueTurn, life};
 use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros};
+use super::{MemoryNode, StoredValue, Whom, micros};
 use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
 impl MemoryNode {
@@ -17,7 +17,7 @@ impl MemoryNode {
     ) -> Reply {
         let now = found.now;
         // Also one that is over: nobody has taken the lock since.
-        let value = found.form.as_ref().and_then(Form::value);
+        let value = found.form.as_ref().and_then(StoredValue::value);
         let forced = matches!(request.leaving, AfterRelease::Forced(_));
         // Who forces has been told what stands there, another library's value too.
         let told = |value: &Value| forced && *value == request.value;
@@ -25,7 +25,7 @@ impl MemoryNode {
             && value.is_some_and(|value| request.value.proves(value) || told(value));
         let mut last = found.last.as_ref().map(|(_, until)| *until);
         let shared =
-            found.form.as_ref().is_some_and(Form::is_shared) && self.end_share(request, now);
+            found.form.as_ref().is_some_and(StoredValue::is_shared) && self.end_share(request, now);
         if shared {
             let readers = self.readers(&request.keys.aux.shared(), now);
             last = readers
@@ -58,7 +58,7 @@ impl MemoryNode {
         }
         if last.is_none() {
             self.keys.remove(&request.keys.lock);
-        } else if let Some((Form::Shared { until, whom, .. }, _)) =
+        } else if let Some((StoredValue::Shared { until, whom, .. }, _)) =
             self.keys.get_mut(&request.keys.lock)
             && found.time <= *until
         {
@@ -95,7 +95,7 @@ impl MemoryNode {
     /// node. A crowded key outlives the places of those who wait.
     fn keep(&mut self, request: &Request, found: &Found, alone: bool) -> bool {
         let form = found.form.as_ref();
-        let kept = form.is_some_and(Form::is_kept);
+        let kept = form.is_some_and(StoredValue::is_kept);
         if alone && kept {
             let stands = form.is_some_and(|form| form.holder(found.time).is_some());
             return stands;
@@ -103,7 +103,7 @@ impl MemoryNode {
         let AfterRelease::TakenFor(long) = request.leaving else {
             return false;
         };
-        let shared = form.is_some_and(Form::is_shared);
+        let shared = form.is_some_and(StoredValue::is_shared);
         let reserved = form.and_then(|form| form.reserved(found.time)).is_some();
         let mine = form.is_some_and(|form| form.is_for(request, found.time));
         let open = found.free && !shared && (!reserved || mine) && !request.value.0.is_empty();
@@ -119,7 +119,7 @@ impl MemoryNode {
         let until = found.time + micros(long);
         let value = request.value.clone();
         let end = life(found.now, long).max(least);
-        self.put(request, Form::Kept { until, value }, end);
+        self.put(request, StoredValue::Kept { until, value }, end);
         true
     }
 }

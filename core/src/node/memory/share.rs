@@ -6,7 +6,7 @@ use super::acquire::joins;
 use super::line::{Message, QueueTurn};
 use super::readers::MOST;
 use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros, tick};
+use super::{MemoryNode, StoredValue, Whom, micros, tick};
 use crate::node::native::FURTHEST;
 use crate::node::{Op, Repair, Reply, Request};
 
@@ -63,11 +63,12 @@ impl MemoryNode {
             self.leave(request, now);
         }
         let base = match self.form(&request.keys.lock, now) {
-            Some((Form::Shared { base, .. }, _)) if *base != 0 => *base,
+            Some((StoredValue::Shared { base, .. }, _)) if *base != 0 => *base,
             _ => self.base(request, now),
         };
         self.vote_shared(request, ttl, 0, base, now);
-        if let Some((Form::Shared { base: stored, .. }, _)) = self.keys.get_mut(&request.keys.lock)
+        if let Some((StoredValue::Shared { base: stored, .. }, _)) =
+            self.keys.get_mut(&request.keys.lock)
         {
             *stored = base;
         }
@@ -125,12 +126,12 @@ impl MemoryNode {
         }
         self.raise(request, fence, now);
         let base = match &found.form {
-            Some(Form::Shared { base, .. }) => *base,
+            Some(StoredValue::Shared { base, .. }) => *base,
             _ => self.base(request, now),
         };
         // What a vote was counted until stands.
         let least = match (&found.form, alone) {
-            (Some(Form::Held { until, .. }), true) => *until,
+            (Some(StoredValue::Contended { until, .. }), true) => *until,
             (_, true) if found.end == crate::clock::Instant::FAR => 0,
             (_, true) => found.time + micros(tick(now).until(found.end)) + 1_000,
             (_, false) => 0,
@@ -152,7 +153,7 @@ impl MemoryNode {
         ttl: Duration,
         fence: u64,
     ) -> Reply {
-        let Some(Form::Shared { base, .. }) = found.form else {
+        let Some(StoredValue::Shared { base, .. }) = found.form else {
             return Reply::NotMine;
         };
         if self.shares(request, found).is_none() {

@@ -137,33 +137,33 @@ fn refused(reply: Reply) -> (u128, Option<u32>) {
 }
 
 /// What stands under the lock's key, and for how many ms from then.
-fn stands(node: &MemoryNode, ms: u64) -> Option<(Form, u128)> {
+fn stands(node: &MemoryNode, ms: u64) -> Option<(StoredValue, u128)> {
     let (form, end) = node.form(b"k", at(ms))?;
     Some((form.clone(), at(ms).until(end).as_millis()))
 }
 
-fn quiet(name: &str) -> Form {
-    Form::Quiet(value(name))
+fn quiet(name: &str) -> StoredValue {
+    StoredValue::Uncontended(value(name))
 }
 
 /// Held, crowded, until this many ms have passed.
-fn held(name: &str, ms: u64) -> Form {
-    Form::Held {
+fn held(name: &str, ms: u64) -> StoredValue {
+    StoredValue::Contended {
         until: START + ms * 1000,
         value: value(name),
     }
 }
 
 /// Reserved, until this many ms have passed.
-fn reserved(number: u64, ms: u64) -> Form {
-    Form::Free {
+fn reserved(number: u64, ms: u64) -> StoredValue {
+    StoredValue::Reserved {
         until: START + ms * 1000,
         whom: Whom::Waiter(waiter(number)),
     }
 }
 
 /// Free and crowded, for nobody.
-const FOR_NOBODY: Form = Form::Free {
+const FOR_NOBODY: StoredValue = StoredValue::Reserved {
     until: 0,
     whom: Whom::Nobody,
 };

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use quorlock::Lease;
 use quorlock::sim::{
-    Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, RequestContext, Value,
+    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, RequestContext, StoredValue, Value,
 };
 
 use super::network::Open;
@@ -201,7 +201,7 @@ impl Watch {
 /// What stands on a node before it carries a request out.
 pub(super) struct Seen {
     /// Under the lock's key, and the key's end.
-    form: Option<(Form, Instant)>,
+    form: Option<(StoredValue, Instant)>,
     /// What is counted.
     counted: u64,
     /// It is in quarantine, and that is minded.
@@ -222,13 +222,13 @@ pub(super) struct Seen {
 
 /// Until when what stands under a key holds the lock, or keeps it for a waiter: of a key
 /// with that end.
-pub(super) fn holds_until(form: &Form, end: Instant) -> Instant {
+pub(super) fn holds_until(form: &StoredValue, end: Instant) -> Instant {
     match form {
-        Form::Quiet(_) => end,
-        Form::Held { until, .. }
-        | Form::Kept { until, .. }
-        | Form::Free { until, .. }
-        | Form::Shared { until, .. } => end.min(Instant(until * 1000)),
+        StoredValue::Uncontended(_) => end,
+        StoredValue::Contended { until, .. }
+        | StoredValue::Kept { until, .. }
+        | StoredValue::Reserved { until, .. }
+        | StoredValue::Shared { until, .. } => end.min(Instant(until * 1000)),
     }
 }
 

@@ -38,7 +38,10 @@ fn a_forced_vote_is_not_repaired() {
 #[test]
 fn another_librarys_value_is_forced_out_and_not_released() {
     let mut node = MemoryNode::default();
-    node.meddle(b"k", Some((Form::Quiet(value("!worker-7")), Instant::FAR)));
+    node.meddle(
+        b"k",
+        Some((StoredValue::Uncontended(value("!worker-7")), Instant::FAR)),
+    );
     assert_eq!(ask(&mut node, Op::Release, "!worker-7", 0), NOT_HELD);
     assert_eq!(force(&mut node, "!worker-8", 0, 50).0, NOT_HELD);
     assert!(stands(&node, 0).is_some());
@@ -138,7 +141,10 @@ fn what_is_kept_or_foreign_goes_too() {
     assert!(stands(&node, 1).is_some());
     assert_eq!(force(&mut node, "a", 1, 50).0, HELD);
     assert_eq!(stands(&node, 1), None);
-    node.meddle(b"k", Some((Form::Quiet(value("!theirs")), Instant::FAR)));
+    node.meddle(
+        b"k",
+        Some((StoredValue::Uncontended(value("!theirs")), Instant::FAR)),
+    );
     assert_eq!(force(&mut node, "!theirs", 2, 50).0, HELD);
     assert_eq!(stands(&node, 2), None);
 }

@@ -12,8 +12,8 @@ fn keep(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize)
     (answer.unwrap(), messages.len())
 }
 
-fn kept(name: &str, ms: u64) -> Form {
-    Form::Kept {
+fn kept(name: &str, ms: u64) -> StoredValue {
+    StoredValue::Kept {
         until: START + ms * 1000,
         value: value(name),
     }
@@ -77,7 +77,7 @@ fn it_is_kept_where_it_has_no_vote_and_nobody_else_has() {
     assert_eq!(keep(&mut node, "a", 1, 300).0, another);
     assert_eq!(
         stands(&node, 1).map(|(form, _)| form),
-        Some(Form::Quiet(value("b")))
+        Some(StoredValue::Uncontended(value("b")))
     );
     // A release without a value keeps nothing.
     let mut node = MemoryNode::default();

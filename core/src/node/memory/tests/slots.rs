@@ -99,7 +99,7 @@ fn who_is_first_is_called_for_the_slot_that_is_free() {
     for slot in 0..SLOTS {
         let key = any_slot().of_slot(slot).lock;
         let form = node.form(&key, at(1)).unwrap().0;
-        assert!(matches!(form, Form::Held { .. }), "{form:?}");
+        assert!(matches!(form, StoredValue::Contended { .. }), "{form:?}");
     }
     assert_eq!(of(&mut node, 1, 0, Op::Release, "b", 1).1, hint(1, 1));
     // It is for that one alone, whoever asks.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::sim::native::Voted;
 use quorlock::sim::{
-    Form, Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
+    Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, StoredValue, Value, Whom,
 };
 
 use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, say, shared};
@@ -453,7 +453,7 @@ impl Inner {
         let shares = request.keys.mode == Mode::Shared;
         // Beyond all that was counted for one alone, readers' fences are.
         let base = match &seen.form {
-            Some((Form::Shared { base, .. }, _)) => *base,
+            Some((StoredValue::Shared { base, .. }, _)) => *base,
             _ => before,
         };
         let wrong = match (request.op, reply) {

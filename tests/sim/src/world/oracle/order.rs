@@ -14,7 +14,9 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Waiter, Whom};
+use quorlock::sim::{
+    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, StoredValue, Waiter, Whom,
+};
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
 use crate::neighbour::place_of;
@@ -121,7 +123,7 @@ impl Inner {
     pub(super) fn check_mark(&mut self, node: usize, request: &Request, seen: &Seen) {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(seen.local));
         let form = state.form(&request.keys.lock, seen.local);
-        let quiet = form.is_some_and(|(form, _)| matches!(form, Form::Quiet(_)));
+        let quiet = form.is_some_and(|(form, _)| matches!(form, StoredValue::Uncontended(_)));
         // An adopted lease of such a slot passes no waiter. Where a foreign value has ended a native
         // vote may stand, as below, and be asked for again by script.
         let foreign = self.nodes[node].foreign[place_of(&request.keys)];
@@ -140,8 +142,8 @@ impl Inner {
     /// A node has voted for whoever asks.
     pub(super) fn check_order(&mut self, node: usize, request: &Request, seen: &Seen) {
         let time = MemoryNode::time(seen.local);
-        let called = |form: &Form| match form {
-            Form::Free { until, whom } | Form::Shared { until, whom, .. } => {
+        let called = |form: &StoredValue| match form {
+            StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. } => {
                 let waiter = request.waiter.clone().map(Whom::Waiter);
                 waiter.as_ref() == Some(whom) && time <= *until
             }

@@ -10,7 +10,7 @@
 //! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
 use quorlock::sim::{
-    AuxKeys, Form, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
+    AuxKeys, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, StoredValue, Value, Whom,
 };
 
 use super::{Inner, Seen, holds_until, name_of};
@@ -127,7 +127,7 @@ impl Inner {
         let after = readers_on(state, &request.keys.aux, now);
         let form = state.form(lock, now).map(|(form, _)| form);
         let alone = form.is_some_and(|form| form.holder(MemoryNode::time(now)).is_some());
-        let forgotten = !form.is_some_and(Form::is_shared);
+        let forgotten = !form.is_some_and(StoredValue::is_shared);
         // What is left of readers behind a hold of one alone had ended before that.
         let lost = seen.readers.iter().find(|(value, until)| {
             let still = after
@@ -187,7 +187,7 @@ impl Inner {
             seen.form.as_ref().map(|(form, _)| form),
             after.map(|(form, _)| form),
         ];
-        let reserved = |form: &Form| matches!(form.reserved(time), Some(Whom::Readers(_)));
+        let reserved = |form: &StoredValue| matches!(form.reserved(time), Some(Whom::Readers(_)));
         let called = forms.into_iter().flatten().any(reserved);
         let own = seen
             .readers

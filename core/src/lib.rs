@@ -144,7 +144,7 @@ pub mod sim {
     pub use crate::clock::{Clock, Instant, Sleep};
     pub use crate::node::admission;
     pub use crate::node::memory::{
-        MemoryNode, Message, NodeQueue, OtherRecord, QueueEntry, Readers, StoredValue, Whom,
+        MemoryNode, Message, NodeQueue, OtherRecord, QueueEntry, Readers, ReservedFor, StoredValue,
     };
     pub use crate::node::names;
     pub use crate::node::native;

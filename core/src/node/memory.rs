@@ -31,7 +31,7 @@ use super::{Keys, Reply};
 use crate::clock::Instant;
 use line::Listeners;
 
-pub use form::{StoredValue, Whom};
+pub use form::{ReservedFor, StoredValue};
 pub use line::{Message, NodeQueue, QueueEntry};
 pub(crate) use link::{MemoryLink, forget};
 pub use readers::Readers;

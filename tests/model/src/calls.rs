@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming, aux, lock_key};
 use quorlock::sim::{
-    self, AfterRelease, AuxKeys, Instant, MemoryNode, Mode, Op, Repair, Request, StoredValue,
-    Value, Waiter, Waits, Whom,
+    self, AfterRelease, AuxKeys, Instant, MemoryNode, Mode, Op, Repair, Request, ReservedFor,
+    StoredValue, Value, Waiter, Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -550,7 +550,7 @@ impl Calls {
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
         if let Some((StoredValue::Reserved { whom, .. } | StoredValue::Shared { whom, .. }, _)) =
             node.form(&keys.lock, at)
-            && let (Whom::Waiter(waiter), true) = (whom, mode.is_alone())
+            && let (ReservedFor::Waiter(waiter), true) = (whom, mode.is_alone())
         {
             known.push(waiter);
         }

@@ -7,8 +7,8 @@ use std::io;
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, StoredValue, Whom,
-    native,
+    Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, ReservedFor,
+    StoredValue, native,
 };
 
 use crate::calls::{Call, Calls, INBOXES, Keys, NAMESPACE, keys};
@@ -503,11 +503,11 @@ pub fn stored(form: &StoredValue) -> Vec<u8> {
 }
 
 /// For whom a lock is reserved, as a server has it.
-fn whose(whom: &Whom) -> Vec<u8> {
+fn whose(whom: &ReservedFor) -> Vec<u8> {
     match whom {
-        Whom::Nobody => Vec::new(),
-        Whom::Waiter(waiter) => waiter.text(Mode::Exclusive),
-        Whom::Readers(ticket) => format!("s{ticket}").into_bytes(),
+        ReservedFor::Nobody => Vec::new(),
+        ReservedFor::Waiter(waiter) => waiter.text(Mode::Exclusive),
+        ReservedFor::Readers(ticket) => format!("s{ticket}").into_bytes(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::acquire::joins;
 use super::line::{Message, QueueTurn, life};
 use super::scripts::Found;
-use super::{MemoryNode, StoredValue, Whom, micros};
+use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::clock::Instant;
 use crate::node::{Op, Reply, Request, Waits};
 
@@ -59,7 +59,7 @@ impl MemoryNode {
                 } = request.keys.waits;
                 let until = found.time + micros(reservation);
                 let end = life(now, reservation.max(place));
-                let whom = Whom::Waiter(waiter.clone());
+                let whom = ReservedFor::Waiter(waiter.clone());
                 self.reserve_until(one, None, whom, (until, end), now);
             }
             return chosen(one);

@@ -37,7 +37,7 @@ pub enum StoredValue {
         /// As in [`StoredValue::Contended`].
         until: u64,
         /// For whom.
-        whom: Whom,
+        whom: ReservedFor,
     },
     /// Crowded, for [readers](super::Readers), as long as one of them lives; and reserved
     /// until then, as a free one is.
@@ -47,13 +47,13 @@ pub enum StoredValue {
         /// No fence that was counted for one alone is beyond this one; 0: that is not known.
         base: u64,
         /// For whom it is reserved.
-        whom: Whom,
+        whom: ReservedFor,
     },
 }
 
 /// For whom a lock is reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum ReservedFor {
     /// For nobody.
     Nobody,
     /// For one that wants it for itself.
@@ -62,12 +62,12 @@ pub enum Whom {
     Readers(u64),
 }
 
-impl Whom {
+impl ReservedFor {
     /// Whether it is that one that is asked for.
     fn is(&self, waiter: Option<&Waiter>, mode: Mode) -> bool {
         match self {
-            Whom::Nobody | Whom::Readers(_) => false,
-            Whom::Waiter(whose) => mode.is_alone() && Some(whose) == waiter,
+            ReservedFor::Nobody | ReservedFor::Readers(_) => false,
+            ReservedFor::Waiter(whose) => mode.is_alone() && Some(whose) == waiter,
         }
     }
 }
@@ -121,14 +121,14 @@ impl StoredValue {
     }
 
     /// For whom the lock is reserved at `time` of the node.
-    pub fn reserved(&self, time: u64) -> Option<&Whom> {
+    pub fn reserved(&self, time: u64) -> Option<&ReservedFor> {
         let (StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. }) =
             self
         else {
             return None;
         };
         let stands = time <= *until;
-        (stands && *whom != Whom::Nobody).then_some(whom)
+        (stands && *whom != ReservedFor::Nobody).then_some(whom)
     }
 
     /// How much longer a reservation stands, in whole milliseconds.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{MemoryNode, StoredValue, Whom, micros, tick, whole};
+use super::{MemoryNode, ReservedFor, StoredValue, micros, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Hint, Mode, Request, Waiter, Waits};
 
@@ -258,7 +258,7 @@ impl MemoryNode {
                 }
                 if alive {
                     let first = line.queue.pop_front()?;
-                    self.reserve_for(request, last, Whom::Waiter(first.waiter), now);
+                    self.reserve_for(request, last, ReservedFor::Waiter(first.waiter), now);
                     return Some(QueueTurn::Anothers);
                 }
             }
@@ -312,7 +312,7 @@ impl MemoryNode {
             at += 1;
         }
         if called {
-            self.reserve_for(request, last, Whom::Readers(ticket?), now);
+            self.reserve_for(request, last, ReservedFor::Readers(ticket?), now);
         }
         ticket.map(|_| {
             if mine {
@@ -324,7 +324,13 @@ impl MemoryNode {
     }
 
     /// Reserves the request's lock.
-    fn reserve_for(&mut self, request: &Request, last: Option<u64>, whom: Whom, now: Instant) {
+    fn reserve_for(
+        &mut self,
+        request: &Request,
+        last: Option<u64>,
+        whom: ReservedFor,
+        now: Instant,
+    ) {
         let Waits {
             reservation, place, ..
         } = request.keys.waits;
@@ -338,7 +344,7 @@ impl MemoryNode {
         &mut self,
         request: &Request,
         last: Option<u64>,
-        whom: Whom,
+        whom: ReservedFor,
         (until, end): (u64, Instant),
         now: Instant,
     ) {
@@ -356,7 +362,7 @@ impl MemoryNode {
     pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
         let free = StoredValue::Reserved {
             until: 0,
-            whom: Whom::Nobody,
+            whom: ReservedFor::Nobody,
         };
         self.put(request, free, life(now, request.keys.waits.place));
     }

@@ -116,7 +116,7 @@ impl MemoryNode {
                 self.readers.remove(&key[..]);
                 let (until, whom) = match other {
                     Some(StoredValue::Reserved { until, whom }) if time <= until => (until, whom),
-                    _ => (0, super::Whom::Nobody),
+                    _ => (0, super::ReservedFor::Nobody),
                 };
                 self.put(request, StoredValue::Shared { until, base, whom }, end);
             }

@@ -2,7 +2,7 @@
 
 use super::line::{Message, QueueEntry, QueueTurn, life};
 use super::scripts::Found;
-use super::{MemoryNode, StoredValue, Whom, micros};
+use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
 impl MemoryNode {
@@ -63,7 +63,7 @@ impl MemoryNode {
             && found.time <= *until
         {
             // Who it was reserved for is gone.
-            (*until, *whom) = (0, Whom::Nobody);
+            (*until, *whom) = (0, ReservedFor::Nobody);
         }
         answer
     }
@@ -76,7 +76,7 @@ impl MemoryNode {
         };
         match form.reserved(found.time) {
             None => false,
-            Some(Whom::Readers(ticket)) => {
+            Some(ReservedFor::Readers(ticket)) => {
                 let line = self.lines.get(request.keys.aux.queue());
                 let line = line.filter(|line| line.lives(found.now));
                 let first = line.and_then(|line| line.queue.front());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::line::life;
 use super::scripts::Found;
-use super::{MemoryNode, StoredValue, Whom, micros};
+use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::node::{Reply, Request};
 
 impl MemoryNode {
@@ -21,7 +21,7 @@ impl MemoryNode {
             let end = life(now, long.max(request.keys.waits.place));
             // Also where the last reader has ended: what stands there says so.
             let shared = form.is_some_and(StoredValue::is_shared).then_some(until);
-            let whom = Whom::Waiter(waiter.clone());
+            let whom = ReservedFor::Waiter(waiter.clone());
             self.reserve_until(request, shared, whom, (until, end), now);
         }
         Reply::Reserved { done }

@@ -6,7 +6,7 @@ use super::acquire::joins;
 use super::line::{Message, QueueTurn};
 use super::readers::MOST;
 use super::scripts::Found;
-use super::{MemoryNode, StoredValue, Whom, micros, tick};
+use super::{MemoryNode, ReservedFor, StoredValue, micros, tick};
 use crate::node::native::FURTHEST;
 use crate::node::{Op, Repair, Reply, Request};
 
@@ -40,7 +40,7 @@ impl MemoryNode {
             let lined = self.is_queued(request, now);
             let passes = let_in && !lined;
             let reserved = match reserved.cloned() {
-                Some(Whom::Waiter(_)) if passes => None,
+                Some(ReservedFor::Waiter(_)) if passes => None,
                 None => {
                     let (me, last) = (request.waiter.as_ref(), found.ends_last());
                     let turn = self.turn(request, me, last, now, messages);
@@ -52,7 +52,7 @@ impl MemoryNode {
                 }
                 reserved => reserved,
             };
-            if let Some(Whom::Waiter(_)) = reserved {
+            if let Some(ReservedFor::Waiter(_)) = reserved {
                 let (form, _) = self.form(&request.keys.lock, now).expect("reserved");
                 let left = form.reservation_left(time);
                 return self.refuse_for(request, found, Some(left), None);

@@ -158,14 +158,14 @@ fn held(name: &str, ms: u64) -> StoredValue {
 fn reserved(number: u64, ms: u64) -> StoredValue {
     StoredValue::Reserved {
         until: START + ms * 1000,
-        whom: Whom::Waiter(waiter(number)),
+        whom: ReservedFor::Waiter(waiter(number)),
     }
 }
 
 /// Free and crowded, for nobody.
 const FOR_NOBODY: StoredValue = StoredValue::Reserved {
     until: 0,
-    whom: Whom::Nobody,
+    whom: ReservedFor::Nobody,
 };
 
 #[test]

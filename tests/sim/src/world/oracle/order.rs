@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use quorlock::sim::{
-    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, StoredValue, Waiter, Whom,
+    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue, Waiter,
 };
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
@@ -144,7 +144,7 @@ impl Inner {
         let time = MemoryNode::time(seen.local);
         let called = |form: &StoredValue| match form {
             StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. } => {
-                let waiter = request.waiter.clone().map(Whom::Waiter);
+                let waiter = request.waiter.clone().map(ReservedFor::Waiter);
                 waiter.as_ref() == Some(whom) && time <= *until
             }
             // A lease that goes on elsewhere stays before those who wait.

@@ -10,7 +10,8 @@
 //! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
 use quorlock::sim::{
-    AuxKeys, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, StoredValue, Value, Whom,
+    AuxKeys, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue,
+    Value,
 };
 
 use super::{Inner, Seen, holds_until, name_of};
@@ -187,7 +188,8 @@ impl Inner {
             seen.form.as_ref().map(|(form, _)| form),
             after.map(|(form, _)| form),
         ];
-        let reserved = |form: &StoredValue| matches!(form.reserved(time), Some(Whom::Readers(_)));
+        let reserved =
+            |form: &StoredValue| matches!(form.reserved(time), Some(ReservedFor::Readers(_)));
         let called = forms.into_iter().flatten().any(reserved);
         let own = seen
             .readers

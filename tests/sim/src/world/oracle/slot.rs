@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use quorlock::sim::{MemoryNode, Mode, Reply, Request, Whom};
+use quorlock::sim::{MemoryNode, Mode, Reply, Request, ReservedFor};
 
 use super::{Inner, Seen, shared};
 use crate::contender::{KEYS, NAMES};
@@ -31,7 +31,7 @@ pub(super) fn requests(request: &Request) -> Vec<Request> {
 fn is_reserved(one: &Request, before: &Seen) -> bool {
     let form = before.form.as_ref();
     let whom = form.and_then(|(form, _)| form.reserved(MemoryNode::time(before.local)));
-    whom.is_some() && whom.cloned() == one.waiter.clone().map(Whom::Waiter)
+    whom.is_some() && whom.cloned() == one.waiter.clone().map(ReservedFor::Waiter)
 }
 
 impl Inner {

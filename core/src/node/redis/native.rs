@@ -98,7 +98,7 @@ pub(crate) fn write_delete(
 
 /// What is known of a native acquire as its replies come.
 #[derive(Debug, Default)]
-pub(crate) struct Ballot {
+pub(crate) struct AcquireReplies {
     /// How many replies were read.
     read: u8,
     pub(crate) voted: Voted,
@@ -108,7 +108,7 @@ pub(crate) struct Ballot {
     pub(crate) failed: Option<Resp>,
 }
 
-impl Ballot {
+impl AcquireReplies {
     /// Takes the next reply.
     pub(crate) fn take(&mut self, reply: Resp) {
         self.read += 1;
@@ -126,21 +126,21 @@ impl Ballot {
 
 /// What is known of a trailer as its replies come.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct TrailerReplies {
     pub(crate) left: u8,
     pub(crate) trailer: Trailer,
     pub(crate) failed: Option<Fault>,
 }
 
-impl Reading {
+impl TrailerReplies {
     /// Of a trailer that has yet to be answered, with this many replies.
-    pub(crate) fn new(left: u8) -> Reading {
+    pub(crate) fn new(left: u8) -> TrailerReplies {
         let trailer = Trailer {
             admitted: true,
             quarantined: false,
             time: 0,
         };
-        Reading {
+        TrailerReplies {
             left,
             trailer,
             failed: None,
@@ -293,25 +293,22 @@ mod tests {
 
     #[test]
     fn what_is_answered_to_a_vote() {
-        let ballot = |replies: &[&str]| {
-            let mut ballot = Ballot::default();
+        let voted = |replies: &[&str]| {
+            let mut taken = AcquireReplies::default();
             for reply in replies {
-                ballot.take(parse_redis_value(reply.as_bytes()).unwrap());
+                taken.take(parse_redis_value(reply.as_bytes()).unwrap());
             }
-            let Voted { stored, counted } = ballot.voted;
-            (stored, counted, ballot.failed.is_some())
+            let Voted { stored, counted } = taken.voted;
+            (stored, counted, taken.failed.is_some())
         };
         let error = "-OOM no\r\n";
-        assert_eq!(ballot(&["+OK\r\n"]), (true, false, false));
-        assert_eq!(
-            ballot(&["+OK\r\n", ":1\r\n", ":1\r\n"]),
-            (true, true, false)
-        );
-        assert_eq!(ballot(&["+OK\r\n", ":0\r\n"]), (true, false, false));
-        assert_eq!(ballot(&["+OK\r\n", error]), (true, false, false));
-        assert_eq!(ballot(&["$-1\r\n", ":1\r\n"]), (false, true, false));
-        assert_eq!(ballot(&[error, ":1\r\n"]), (false, true, true));
-        assert_eq!(ballot(&[":1\r\n"]), (false, false, true));
+        assert_eq!(voted(&["+OK\r\n"]), (true, false, false));
+        assert_eq!(voted(&["+OK\r\n", ":1\r\n", ":1\r\n"]), (true, true, false));
+        assert_eq!(voted(&["+OK\r\n", ":0\r\n"]), (true, false, false));
+        assert_eq!(voted(&["+OK\r\n", error]), (true, false, false));
+        assert_eq!(voted(&["$-1\r\n", ":1\r\n"]), (false, true, false));
+        assert_eq!(voted(&[error, ":1\r\n"]), (false, true, true));
+        assert_eq!(voted(&[":1\r\n"]), (false, false, true));
     }
 
     #[test]
@@ -319,7 +316,7 @@ mod tests {
         const TIME: &str = "*2\r\n$2\r\n12\r\n$1\r\n7\r\n";
         let read = |replies: &[&str]| {
             let guard = (replies.len() == 2).then(guard);
-            let mut reading = Reading::new(replies.len() as u8);
+            let mut reading = TrailerReplies::new(replies.len() as u8);
             for reply in replies {
                 let reply = parse_redis_value(reply.as_bytes()).unwrap();
                 reading.take(&reply, guard.as_ref());

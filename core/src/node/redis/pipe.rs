@@ -11,7 +11,7 @@ use redis::Value as Resp;
 
 use super::connect::{Connected, Told};
 use super::hashed;
-use super::native::{self, Ballot, Reading};
+use super::native::{self, AcquireReplies, TrailerReplies};
 use super::outbox::Item;
 use super::pushes::Push;
 use super::replies::{self, Outcome};
@@ -59,7 +59,7 @@ pub(crate) struct InFlight {
     owes_trailer: bool,
     places: VecDeque<PendingReply>,
     /// Votes that were given, in front of their trailer's reply.
-    voted: VecDeque<(Option<Box<Item>>, Ballot)>,
+    voted: VecDeque<(Option<Box<Item>>, AcquireReplies)>,
     /// Where votes wait for replicas.
     replicas: Option<Replicas>,
     /// When the server is asked again whether it drops keys; it was found to.
@@ -83,11 +83,11 @@ enum PendingReply {
     /// A script's reply.
     Script(Option<Box<Item>>),
     /// This many replies to the commands of a native acquire.
-    Acquire(Option<Box<Item>>, u8, Ballot),
+    Acquire(Option<Box<Item>>, u8, AcquireReplies),
     /// The reply to a native release.
     Delete(Option<Box<Item>>),
     /// The replies to the trailer of a write.
-    Trailer(Reading),
+    Trailer(TrailerReplies),
     /// The reply to the `WAIT` of a write.
     Wait,
     /// What a server says of its memory.
@@ -188,7 +188,7 @@ impl InFlight {
                     }
                 }
                 let replies = native::write_acquire(out, &item.request, guard, item.cold);
-                PendingReply::Acquire(Some(item), replies, Ballot::default())
+                PendingReply::Acquire(Some(item), replies, AcquireReplies::default())
             }
             (true, Op::Release) => {
                 let with_text = std::mem::take(&mut self.lean_text);
@@ -285,7 +285,7 @@ impl InFlight {
     pub(crate) fn end_write(&mut self, now: Instant) {
         if std::mem::take(&mut self.owes_trailer) {
             let replies = native::write_trailer(&mut self.wire.out, self.guard.as_ref());
-            let reading = Reading::new(replies);
+            let reading = TrailerReplies::new(replies);
             self.places.push_back(PendingReply::Trailer(reading));
         }
         if let Some(replicas) = &mut self.replicas
@@ -373,30 +373,30 @@ impl InFlight {
                     done.push_back((item, said));
                 }
             }
-            PendingReply::Acquire(item, left, ballot) => {
-                ballot.take(reply);
+            PendingReply::Acquire(item, left, replies) => {
+                replies.take(reply);
                 *left -= 1;
                 if *left > 0 {
                     return true;
                 }
-                let (item, ballot) = (item.take(), std::mem::take(ballot));
-                if let Some(item) = item.as_ref().filter(|_| ballot.told) {
+                let (item, replies) = (item.take(), std::mem::take(replies));
+                if let Some(item) = item.as_ref().filter(|_| replies.told) {
                     warm_up(&mut self.warm, item);
                 }
-                if let Some(failed) = &ballot.failed {
+                if let Some(failed) = &replies.failed {
                     done.extend(item.map(|item| {
                         let said = replies::outcome(item.request.op, failed);
                         (item, said)
                     }));
-                } else if ballot.voted.stored
+                } else if replies.voted.stored
                     && item
                         .as_ref()
                         .is_none_or(|i| native::needs_trailer(&i.request, self.guard.as_ref()))
                 {
-                    self.voted.push_back((item, ballot));
+                    self.voted.push_back((item, replies));
                 } else {
                     done.extend(item.map(|item| {
-                        let said = outcome(&item.request, ballot.voted, None);
+                        let said = outcome(&item.request, replies.voted, None);
                         (item, replies::of_native(said, None))
                     }));
                 }
@@ -406,12 +406,12 @@ impl InFlight {
                 if reading.left > 0 {
                     return true;
                 }
-                for (item, ballot) in self.voted.drain(..) {
+                for (item, replies) in self.voted.drain(..) {
                     let Some(item) = item else { continue };
                     let said = match &reading.failed {
                         Some(fault) => Outcome::Reply(Reply::Failed(fault.clone()), None),
                         None => {
-                            let said = outcome(&item.request, ballot.voted, Some(reading.trailer));
+                            let said = outcome(&item.request, replies.voted, Some(reading.trailer));
                             replies::of_native(said, Some(reading.trailer.time))
                         }
                     };

@@ -7,19 +7,19 @@ use super::endpoint::{Endpoint, percent_decoded};
 
 /// What leads to a node by way of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Discovery {
     Sentinel,
     Cluster,
 }
 
 /// What comes behind the scheme of such a URL, and whether it asks for TLS.
-pub(super) fn scheme(text: &str) -> Option<(By, bool, &str)> {
+pub(super) fn scheme(text: &str) -> Option<(Discovery, bool, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let (by, tls) = match &*scheme.to_ascii_lowercase() {
-        "redis+sentinel" | "valkey+sentinel" => (By::Sentinel, false),
-        "rediss+sentinel" | "valkeys+sentinel" => (By::Sentinel, true),
-        "redis+cluster" | "valkey+cluster" => (By::Cluster, false),
-        "rediss+cluster" | "valkeys+cluster" => (By::Cluster, true),
+        "redis+sentinel" | "valkey+sentinel" => (Discovery::Sentinel, false),
+        "rediss+sentinel" | "valkeys+sentinel" => (Discovery::Sentinel, true),
+        "redis+cluster" | "valkey+cluster" => (Discovery::Cluster, false),
+        "rediss+cluster" | "valkeys+cluster" => (Discovery::Cluster, true),
         _ => return None,
     };
     Some((by, tls, rest))

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::failover::Here;
+use super::failover::CurrentMaster;
 use super::{Connection, LOOKED_AT_ANEW, SOON};
 use crate::clock::Instant;
 use crate::event::{LogEvent, event};
@@ -92,7 +92,7 @@ impl Connection {
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
         self.anew_at = anew_at(connected.about.certificate_expires, told, self.clock.now());
         self.here = Some(connected.endpoint.clone());
-        let here = Here {
+        let here = CurrentMaster {
             at: connected.endpoint.clone(),
             server,
             promotions: connected.promotions,

@@ -49,7 +49,7 @@ const STAMPS_EACH: u16 = 512;
 
 /// A shard that may vote.
 #[derive(Default)]
-pub(super) struct Stamped {
+pub(super) struct ShardState {
     /// Keys that are for trying what its user may do.
     pub(super) scratch: Vec<Vec<u8>>,
     /// How much longer it is in quarantine.
@@ -267,9 +267,9 @@ async fn record_of(
 }
 
 /// A map as it was read once: for who looks, and asks nothing for anybody.
-struct Still(Vec<Range>);
+struct FixedMap(Vec<Range>);
 
-impl Router for Still {
+impl Router for FixedMap {
     fn redirected(&self, _: Box<Item>, _: Redirect, _: &Endpoint, _: bool) {}
 
     fn take_strays(&self, _: &Endpoint, items: VecDeque<Box<Item>>) -> VecDeque<Box<Item>> {
@@ -297,18 +297,18 @@ async fn shards_of(target: &Target) -> Result<(Vec<Target>, Arc<dyn Router>), Fa
             primaries.push(range.primary.clone());
         }
     }
-    let routes: Arc<dyn Router> = Arc::new(Still(ranges));
+    let routes: Arc<dyn Router> = Arc::new(FixedMap(ranges));
     let shard = |at| target.at(target.address.of_cluster(at), Some(routes.clone()));
     Ok((primaries.into_iter().map(shard).collect(), routes))
 }
 
 /// A primary of a cluster that is looked at.
-pub(super) struct Shard {
+pub(super) struct ShardProbe {
     target: Target,
     pub(super) greeted: Greeted,
 }
 
-impl Shard {
+impl ShardProbe {
     /// Votes there as a lock does. A shard without hash slots has no locks.
     pub(super) async fn vote(&mut self) -> Result<Tried, Fault> {
         let (target, wire) = (&self.target, &mut self.greeted.wire);
@@ -328,7 +328,7 @@ impl Shard {
 
 /// Connections to all primaries of a cluster, for a look at them that changes nothing, and the
 /// record of the cluster. Each of them has its time: one that hangs is a fault.
-pub(super) async fn see(target: &Target) -> Result<(Vec<Shard>, Option<String>), Fault> {
+pub(super) async fn see(target: &Target) -> Result<(Vec<ShardProbe>, Option<String>), Fault> {
     let (targets, routes) = shards_of(target).await?;
     let (clock, most) = (&target.gate.clock, patience(target));
     let mut shards = Vec::new();
@@ -337,7 +337,7 @@ pub(super) async fn see(target: &Target) -> Result<(Vec<Shard>, Option<String>),
         let at = &target.address.endpoint;
         let met = within(clock, most, greet(&target, &how)).await;
         let greeted = met.map_err(|fault| of_server(at, announced(at, fault)))?;
-        shards.push(Shard { target, greeted });
+        shards.push(ShardProbe { target, greeted });
     }
     let (_, record, _) = within(clock, most, record_of(target, &*routes)).await?;
     Ok((shards, record))
@@ -349,7 +349,7 @@ pub(super) async fn stamp(
     greeted: &mut Greeted,
     record: &str,
     how: &How,
-) -> Result<Stamped, Fault> {
+) -> Result<ShardState, Fault> {
     let gate = &target.gate;
     let Slots {
         own: slots,
@@ -366,11 +366,11 @@ pub(super) async fn stamp(
             return Err(not_ready("it is being given its first hash slots"));
         }
         // What is moved here later brings its marks along.
-        return Ok(Stamped::default());
+        return Ok(ShardState::default());
     };
     // A resharding takes the lowest first.
     let tag = hash_slot::tag(stay[stay.len() - 1]);
-    let mut stamped = Stamped {
+    let mut stamped = ShardState {
         scratch: vec![[&*gate.scratch_key, b":{", tag.as_bytes(), b"}"].concat()],
         quarantine: Duration::ZERO,
     };

@@ -43,8 +43,8 @@ const NONE: u16 = u16::MAX;
 /// Spawns what works for a shard.
 pub(crate) type Spawn = Box<dyn Fn(Worker) + Send + Sync>;
 
-type Asking = Pin<Box<dyn Future<Output = Result<View, Fault>> + Send>>;
-type Checking = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+type MapQuery = Pin<Box<dyn Future<Output = Result<View, Fault>> + Send>>;
+type SeedCheck = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Routes {
@@ -56,13 +56,13 @@ pub(crate) struct Routes {
     id: AtomicU64,
     /// The last map that was asked for is there.
     mapped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<RoutesState>,
     /// For the connections to its shards.
     me: Weak<Routes>,
 }
 
-struct State {
-    shards: Vec<Shard>,
+struct RoutesState {
+    shards: Vec<ShardLink>,
     /// The place of the shard that serves each hash slot.
     map: Box<[u16]>,
     /// It may be wrong: another is to be read.
@@ -72,7 +72,7 @@ struct State {
     /// Why the last that was asked for a map gave none.
     mapless: Option<Fault>,
     /// Requests that cannot go anywhere yet.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<ParkedRequest>,
     subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that reads maps.
     task: Wakers,
@@ -83,13 +83,13 @@ struct State {
     closed: bool,
 }
 
-struct Shard {
+struct ShardLink {
     at: Endpoint,
     link: Arc<RedisLink>,
 }
 
 /// A request that waits.
-struct Waiting {
+struct ParkedRequest {
     item: Box<Item>,
     /// Until then; for a map, if that is never.
     until: Instant,
@@ -98,12 +98,12 @@ struct Waiting {
 
 /// What is due once the lock is dropped: whoever is told of a request may send another at once.
 #[derive(Default)]
-struct After {
+struct Notifications {
     owed: Wakers,
     told: Vec<(Arc<dyn Sink>, RequestContext, Fault)>,
 }
 
-impl After {
+impl Notifications {
     /// The item has failed. A release is kept by whoever has it.
     fn fail(&mut self, item: &mut Item, fault: Fault) {
         self.tells(item.sink.take(), item.ticket, fault);
@@ -127,9 +127,9 @@ impl After {
     }
 }
 
-impl State {
+impl RoutesState {
     /// The item goes to the shard of that place.
-    fn send(&self, shard: usize, item: Box<Item>, after: &mut After) {
+    fn send(&self, shard: usize, item: Box<Item>, after: &mut Notifications) {
         match self.shards[shard].link.put(item) {
             Ok(owed) => after.owed.extend(owed),
             Err((sink, ticket, fault)) => after.tells(sink, ticket, fault),
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// The item goes to whoever serves it, or waits for that to be known.
-    fn route(&mut self, mut item: Box<Item>, after: &mut After) {
+    fn route(&mut self, mut item: Box<Item>, after: &mut Notifications) {
         if let Some(fault) = self.refused.clone().filter(|_| !item.is_release()) {
             return after.fail(&mut item, fault);
         }
@@ -158,7 +158,13 @@ impl State {
     }
 
     /// The item waits until then, and for a map if need be.
-    fn wait(&mut self, mut item: Box<Item>, until: Instant, why: &'static str, after: &mut After) {
+    fn wait(
+        &mut self,
+        mut item: Box<Item>,
+        until: Instant,
+        why: &'static str,
+        after: &mut Notifications,
+    ) {
         if self.waiting.len() >= QUEUE_BOUND && !item.is_release() {
             let fault = Fault::new(FaultKind::Refused, TOO_MANY, item.is_sent());
             return after.fail(&mut item, fault);
@@ -169,7 +175,7 @@ impl State {
                 return;
             }
         }
-        self.waiting.push_back(Waiting { item, until, why });
+        self.waiting.push_back(ParkedRequest { item, until, why });
         self.fresh = true;
         after.owed.extend(self.task.take());
     }
@@ -182,7 +188,7 @@ impl State {
 
     /// Takes out those that serve nothing, if there are more than a map may name: each server that
     /// a request was ever sent to stays, and there may be ever new ones.
-    fn forget(&mut self) -> Vec<Shard> {
+    fn forget(&mut self) -> Vec<ShardLink> {
         if self.shards.len() <= PRIMARIES {
             return Vec::new();
         }
@@ -217,7 +223,7 @@ impl State {
         self.shards.len() < 2 * PRIMARIES || self.shards.iter().any(|shard| shard.at == *to)
     }
 
-    fn shard_of(&self, item: &Item) -> Option<&Shard> {
+    fn shard_of(&self, item: &Item) -> Option<&ShardLink> {
         self.place_of(item).map(|place| &self.shards[place])
     }
 }
@@ -236,7 +242,7 @@ impl Routes {
             spawn,
             id: AtomicU64::new(0),
             mapped: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(RoutesState {
                 shards: Vec::new(),
                 map: vec![NONE; SLOTS].into(),
                 stale: false,
@@ -254,19 +260,19 @@ impl Routes {
 
     /// Queues an item for whoever serves it; returns the wake-up that is owed.
     pub(super) fn put(&self, item: Box<Item>) -> Option<Wakers> {
-        let mut after = After::default();
+        let mut after = Notifications::default();
         lock(&self.state).route(item, &mut after);
         after.tell();
         Some(after.owed)
     }
 
-    fn finish(&self, mut after: After) {
+    fn finish(&self, mut after: Notifications) {
         after.tell();
         self.ring(after.owed);
     }
 
     /// The place of the shard at an endpoint, whose link is made if there is none.
-    fn shard(&self, state: &mut MutexGuard<'_, State>, at: Endpoint) -> usize {
+    fn shard(&self, state: &mut MutexGuard<'_, RoutesState>, at: Endpoint) -> usize {
         if let Some(place) = state.shards.iter().position(|shard| shard.at == at) {
             return place;
         }
@@ -279,7 +285,7 @@ impl Routes {
             link.close();
         }
         (self.spawn)(worker);
-        state.shards.push(Shard {
+        state.shards.push(ShardLink {
             at,
             link: Arc::new(link),
         });
@@ -397,7 +403,7 @@ impl Routes {
     /// to look again.
     fn look(&self, now: Instant) -> Instant {
         let mut guard = lock(&self.state);
-        let (mut next, mut after) = (Instant::FAR, After::default());
+        let (mut next, mut after) = (Instant::FAR, Notifications::default());
         for mut waits in std::mem::take(&mut guard.waiting) {
             let item = &mut waits.item;
             if item.due() <= now {
@@ -459,7 +465,7 @@ impl Routes {
             .partition(|waits| !waits.item.is_release() && state.shard_of(&waits.item).is_none());
         state.waiting = kept;
         drop(state);
-        let lost: VecDeque<Waiting> = lost;
+        let lost: VecDeque<ParkedRequest> = lost;
         for mut waits in lost {
             let sent = waits.item.is_sent();
             let fault = Fault {
@@ -474,7 +480,7 @@ impl Routes {
 impl Router for Routes {
     fn redirected(&self, mut item: Box<Item>, redirect: Redirect, from: &Endpoint, calm: bool) {
         let now = self.target.gate.clock.now();
-        let mut after = After::default();
+        let mut after = Notifications::default();
         let mut guard = lock(&self.state);
         let state = &mut guard;
         item.with_text = false;
@@ -537,7 +543,7 @@ impl Router for Routes {
 
     fn take_strays(&self, here: &Endpoint, items: VecDeque<Box<Item>>) -> VecDeque<Box<Item>> {
         let mut guard = lock(&self.state);
-        let (mut kept, mut after) = (VecDeque::new(), After::default());
+        let (mut kept, mut after) = (VecDeque::new(), Notifications::default());
         for mut item in items {
             let elsewhere = guard.shard_of(&item).is_some_and(|shard| shard.at != *here);
             if !elsewhere || item.asking {
@@ -575,9 +581,9 @@ impl Router for Routes {
 /// Reads maps.
 struct Reader {
     routes: Arc<Routes>,
-    asking: Option<Asking>,
+    asking: Option<MapQuery>,
     /// Whether the URL names servers of one cluster, once there is a map.
-    checking: Option<Checking>,
+    checking: Option<SeedCheck>,
     /// The servers that the last map's server knew.
     ids: Vec<String>,
     /// The next is not asked for before.
@@ -591,7 +597,7 @@ struct Reader {
 impl Drop for Reader {
     /// Answers what waits; releases are left to the next, too.
     fn drop(&mut self) {
-        let mut after = After::default();
+        let mut after = Notifications::default();
         let mut state = lock(&self.routes.state);
         state.rests = true;
         state

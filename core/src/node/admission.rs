@@ -40,7 +40,7 @@ use crate::token::Rng;
 pub use cause::QuarantineCause;
 pub(crate) use flavor::DeleteByValue;
 pub use flavor::UnsupportedServer;
-pub use founding::{Next, Observation, Refusal};
+pub use founding::{Admission, Observation, Refusal};
 pub(crate) use info::PromotionHistory;
 pub(crate) use info::Rejection;
 pub use info::{Info, Newness, may_have_voted};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use super::founding::{Known, Next, Observation};
+use super::founding::{Admission, Observation, SetView};
 use super::{Expected, QuarantineCause};
 use crate::mutex::lock;
 use crate::wakers::Watchers;
@@ -20,7 +20,7 @@ pub struct Survey {
 
 #[derive(Debug)]
 struct State {
-    known: Known,
+    known: SetView,
     /// Counts what has changed.
     changes: u64,
     watchers: Watchers,
@@ -40,7 +40,7 @@ impl Survey {
                 watchers: Watchers::default(),
                 waits: vec![None; names.len()],
                 causes: BTreeMap::new(),
-                known: Known::new(expected.clone(), names),
+                known: SetView::new(expected.clone(), names),
             }),
             expected,
         }
@@ -53,10 +53,10 @@ impl Survey {
 
     /// Notes what a node shows, and says what follows. `fresh` names the node if
     /// it has no name yet.
-    pub fn look(&self, node: usize, look: &Observation, fresh: &str) -> Next {
+    pub fn look(&self, node: usize, look: &Observation, fresh: &str) -> Admission {
         let mut state = lock(&self.state);
         let (changed, next) = state.known.look(node, look, fresh);
-        let wait = (next == Next::Wait).then(|| state.known.missing());
+        let wait = (next == Admission::Wait).then(|| state.known.missing());
         state.waits[node] = wait;
         state.changes += u64::from(changed);
         let watchers = if changed {

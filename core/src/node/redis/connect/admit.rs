@@ -12,7 +12,7 @@ use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;
 use crate::event::event;
-use crate::node::admission::{Gate, Next, Observation, QuarantineCause, Record, Refusal};
+use crate::node::admission::{Admission, Gate, Observation, QuarantineCause, Record, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, resp, script};
@@ -62,28 +62,28 @@ pub(super) async fn admit(
     loop {
         let seen = gate.survey.changes();
         match gate.survey.look(target.node, look, &fresh) {
-            Next::Refuse(Refusal::Foreign(why)) => {
+            Admission::Refuse(Refusal::Foreign(why)) => {
                 return Err(Fault::new(FaultKind::Foreign, why, true));
             }
-            Next::Refuse(Refusal::Unfounded(why)) => {
+            Admission::Refuse(Refusal::Unfounded(why)) => {
                 return Err(Fault::new(FaultKind::Unfounded, why, true));
             }
-            Next::Wait | Next::Write(..) if !stays => {
+            Admission::Wait | Admission::Write(..) if !stays => {
                 return Err(not_ready("the hash slot of its record is being moved"));
             }
-            Next::Wait => {
+            Admission::Wait => {
                 change(target, seen).await;
                 if quarantine_key.is_none() {
                     // It may have been another part of the same node that has written it.
                     look.stored = read_record(target, wire).await?;
                 }
             }
-            Next::Admit => break,
-            Next::Write(..) if writes == WRITES => {
+            Admission::Admit => break,
+            Admission::Write(..) if writes == WRITES => {
                 let why = "its record changes again and again";
                 return Err(Fault::new(FaultKind::NotReady, why, true));
             }
-            Next::Write(record, quarantine) => {
+            Admission::Write(record, quarantine) => {
                 writes += 1;
                 let quarantine = quarantine_key.map_or(Duration::ZERO, |_| quarantine);
                 let keys = [record_key, quarantine_key.unwrap_or(record_key)];

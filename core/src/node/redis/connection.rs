@@ -134,13 +134,13 @@ pub(crate) struct Connection {
 
 /// What a connection knows of the node's clock and of its servers: votes that were lost are
 /// guarded against by it, so that it outlives its task.
-struct Known {
+struct NodeKnowledge {
     watch: StepWatch,
     stepped: bool,
     failover: Failover,
 }
 
-enum Event {
+enum ConnectionEvent {
     Outbox,
     Reply(Resp),
     /// A reply over the connection in doubt.
@@ -173,9 +173,9 @@ impl Connection {
         } else {
             usize::MAX
         };
-        let known = known.and_then(|known| known.downcast::<Known>().ok());
+        let known = known.and_then(|known| known.downcast::<NodeKnowledge>().ok());
         let known = known.map_or_else(
-            || Known {
+            || NodeKnowledge {
                 watch: StepWatch::new(quarantine, target.gate.drift),
                 stepped: false,
                 failover: Failover::default(),
@@ -227,7 +227,7 @@ impl Connection {
             match next.await {
                 // The common case: nothing else has changed, unless the reply
                 // has cost the connection.
-                Event::Reply(reply) => {
+                ConnectionEvent::Reply(reply) => {
                     let up = self.up.as_mut();
                     if up.is_some_and(|up| up.take_reply(reply, &mut self.done)) {
                         self.told += self.done.len();
@@ -247,7 +247,7 @@ impl Connection {
                         continue;
                     }
                 }
-                Event::OldReply(reply) => {
+                ConnectionEvent::OldReply(reply) => {
                     let old = self.old.as_mut();
                     if old.is_some_and(|old| old.take_reply(reply, &mut self.done)) {
                         self.take_outcomes();
@@ -255,18 +255,18 @@ impl Connection {
                         self.lose_old();
                     }
                 }
-                Event::Push(push) => {
+                ConnectionEvent::Push(push) => {
                     if !self.subscription.take(push) {
                         self.outbox.stray.fetch_add(1, Ordering::Relaxed);
                     }
                     continue;
                 }
-                Event::Broken(error) => self.lose_connection(&broken(&error)),
-                Event::OldBroken => self.lose_old(),
-                Event::Outbox => self.take_outbox(),
-                Event::Connected(Ok(connected)) => self.take_connection(connected),
-                Event::Connected(Err(fault)) => self.connect_failed(fault),
-                Event::Moved => {
+                ConnectionEvent::Broken(error) => self.lose_connection(&broken(&error)),
+                ConnectionEvent::OldBroken => self.lose_old(),
+                ConnectionEvent::Outbox => self.take_outbox(),
+                ConnectionEvent::Connected(Ok(connected)) => self.take_connection(connected),
+                ConnectionEvent::Connected(Err(fault)) => self.connect_failed(fault),
+                ConnectionEvent::Moved => {
                     self.note(event!(
                         "node_failed_over",
                         "the node {node} has failed over, say its sentinels: it is connected to anew",
@@ -274,7 +274,7 @@ impl Connection {
                     ));
                     self.readmit();
                 }
-                Event::Timer => self.look_at_deadlines(),
+                ConnectionEvent::Timer => self.look_at_deadlines(),
             }
             self.push_on();
             if self.is_over() {
@@ -284,22 +284,28 @@ impl Connection {
         }
     }
 
-    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEvent> {
         if let Some(up) = &mut self.up {
             match up.poll(cx) {
-                Poll::Ready(Ok(Incoming::Reply(reply))) => return Poll::Ready(Event::Reply(reply)),
-                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                    return Poll::Ready(ConnectionEvent::Reply(reply));
+                }
+                Poll::Ready(Ok(Incoming::Push(push))) => {
+                    return Poll::Ready(ConnectionEvent::Push(push));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(ConnectionEvent::Broken(error)),
                 Poll::Pending => self.told = 0,
             }
         }
         if let Some(old) = &mut self.old {
             match old.poll(cx) {
                 Poll::Ready(Ok(Incoming::Reply(reply))) => {
-                    return Poll::Ready(Event::OldReply(reply));
+                    return Poll::Ready(ConnectionEvent::OldReply(reply));
                 }
-                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
-                Poll::Ready(Err(_)) => return Poll::Ready(Event::OldBroken),
+                Poll::Ready(Ok(Incoming::Push(push))) => {
+                    return Poll::Ready(ConnectionEvent::Push(push));
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEvent::OldBroken),
                 Poll::Pending => self.close_old(),
             }
         }
@@ -307,7 +313,7 @@ impl Connection {
             && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
         {
             self.connecting = None;
-            return Poll::Ready(Event::Connected(outcome));
+            return Poll::Ready(ConnectionEvent::Connected(outcome));
         }
         if let Some(showing) = &mut self.showing
             && let Poll::Ready(shown) = showing.as_mut().poll(cx)
@@ -317,7 +323,7 @@ impl Connection {
             server.certificate_expires = shown.or(server.certificate_expires);
         }
         if self.failover.poll(cx).is_ready() {
-            return Poll::Ready(Event::Moved);
+            return Poll::Ready(ConnectionEvent::Moved);
         }
         let mut outbox = lock(&self.outbox.state);
         let closing = outbox.closed && self.farewell.is_none();
@@ -328,7 +334,7 @@ impl Connection {
             || closing
             || !self.waiting.is_empty() && self.up.is_some()
         {
-            return Poll::Ready(Event::Outbox);
+            return Poll::Ready(ConnectionEvent::Outbox);
         }
         let _: Poll<()> = outbox.task.park(cx);
         drop(outbox);
@@ -336,7 +342,7 @@ impl Connection {
             && timer.as_mut().poll(cx).is_ready()
         {
             self.timer = None;
-            return Poll::Ready(Event::Timer);
+            return Poll::Ready(ConnectionEvent::Timer);
         }
         Poll::Pending
     }
@@ -694,7 +700,7 @@ impl Connection {
         let bug = !self.rests;
         let (mut left, subscriber) = (self.unanswered(), self.subscription.leave());
         let nothing = StepWatch::new(Duration::ZERO, 0.0);
-        let known: Box<dyn Any + Send> = Box::new(Known {
+        let known: Box<dyn Any + Send> = Box::new(NodeKnowledge {
             watch: std::mem::replace(&mut self.watch, nothing),
             stepped: self.stepped,
             failover: self.failover.asleep(),

@@ -897,7 +897,7 @@ async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
     let met = || face.poll_met(&Context::from_waker(std::task::Waker::noop()));
     let begins = async |link: &mut Link| {
         let event = poll_fn(|cx| link.connection.next(cx)).await;
-        assert!(matches!(event, Event::Outbox));
+        assert!(matches!(event, ConnectionEvent::Outbox));
         link.connection.take_outbox();
         link.connection.push_on();
         link.connection.connecting.is_some()

@@ -274,7 +274,7 @@ async fn a_switch_puts_the_connection_in_doubt() {
         let mut events = 0;
         for _ in 0..20 {
             let next = poll_fn(|cx| Poll::Ready(link.connection.next(cx))).await;
-            events += u32::from(matches!(next, Poll::Ready(Event::Moved)));
+            events += u32::from(matches!(next, Poll::Ready(ConnectionEvent::Moved)));
             tokio::task::yield_now().await;
         }
         assert_eq!(events, u32::from(moved));

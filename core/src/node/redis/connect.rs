@@ -35,7 +35,7 @@ pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
 use greet::{Greeted, greet, quarantine_left};
-pub(crate) use greet::{Told, of_server};
+pub(crate) use greet::{ServerTime, of_server};
 #[cfg(test)]
 pub(crate) use locate::locate;
 pub(crate) use look::{Diagnosis, Stopped, look};
@@ -73,7 +73,7 @@ pub(crate) struct Connected {
     /// How long one request may take.
     pub(crate) node_timeout: Duration,
     /// What the node's clock was.
-    pub(crate) time: Told,
+    pub(crate) time: ServerTime,
     /// What the server says of itself.
     pub(crate) about: Server,
     /// How far clock rates may differ.

@@ -28,7 +28,7 @@ use crate::node::{Cause, Fault, FaultKind, Server};
 /// What a node's clock was, by its own word: before anything was written there,
 /// so that a step which ends a quarantine too early comes after it.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct ServerTime {
     /// The node's `TIME`, in µs.
     pub(crate) time: u64,
     /// Moments before it was asked, and after it had answered.
@@ -46,7 +46,7 @@ pub(super) struct Greeted {
     pub(super) endpoint: Endpoint,
     /// Where it stands in the order of masters.
     pub(super) promotions: PromotionHistory,
-    pub(super) time: Told,
+    pub(super) time: ServerTime,
     /// What it says of itself.
     pub(super) about: Server,
     /// It sends pushes.
@@ -108,7 +108,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         Resp::Array(parts) => replies::time(&parts).ok_or_else(|| replies::no_time(&parts)),
         _ => Err(replies::unexpected()),
     };
-    let time = Told {
+    let time = ServerTime {
         time: time?,
         asked,
         at,

@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
-use crate::node::redis::connect::{Connected, How, Told, connect};
+use crate::node::redis::connect::{Connected, How, ServerTime, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::InFlight;
 use crate::node::{Fault, FaultKind, Reply, RequestContext};
@@ -314,7 +314,7 @@ impl Connection {
 
 /// When a certificate that ends then is to be looked at anew, of a server whose clock was so; at no
 /// time without one.
-fn anew_at(expires: Option<u64>, told: Told, now: Instant) -> Instant {
+fn anew_at(expires: Option<u64>, told: ServerTime, now: Instant) -> Instant {
     let Some(expires) = expires else {
         return Instant::FAR;
     };

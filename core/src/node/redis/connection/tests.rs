@@ -16,7 +16,7 @@ use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{DeleteByValue, Expected, Gate, PromotionHistory, Roster, Survey};
 use crate::node::redis::RedisLink;
-use crate::node::redis::connect::{Located, Told};
+use crate::node::redis::connect::{Located, ServerTime};
 use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
@@ -216,7 +216,7 @@ impl Link {
                 certificate_expires: self.certificate_expires,
             },
             drift: 0.01,
-            time: Told {
+            time: ServerTime {
                 time: 0,
                 asked: now,
                 at: now,

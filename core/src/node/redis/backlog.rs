@@ -148,9 +148,9 @@ mod tests {
 
     /// What was told of requests, by their numbers.
     #[derive(Default)]
-    struct Told(Mutex<Vec<usize>>);
+    struct ToldNodes(Mutex<Vec<usize>>);
 
-    impl Sink for Told {
+    impl Sink for ToldNodes {
         fn on_reply(&self, ticket: RequestContext, _: Reply, _: Option<u64>) {
             self.0.lock().unwrap().push(ticket.node);
         }
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    fn item(number: usize, op: Op, told: &Arc<Told>) -> Box<Item> {
+    fn item(number: usize, op: Op, told: &Arc<ToldNodes>) -> Box<Item> {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
             aux: AuxKeys::of(b"q", b"f"),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn releases_outlive_failing_requests_in_their_order() {
-        let told = Arc::<Told>::default();
+        let told = Arc::<ToldNodes>::default();
         let mut backlog = Backlog::default();
         for (number, op) in [(1, REQUEST), (2, Op::Release), (3, REQUEST)] {
             backlog.add(item(number, op, &told));
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_oldest_releases_are_given_up_and_no_request() {
-        let told = Arc::<Told>::default();
+        let told = Arc::<ToldNodes>::default();
         let mut backlog = Backlog::default();
         backlog.add(item(0, Op::Release, &told));
         backlog.fail_requests(&Fault::unwanted());

@@ -68,7 +68,7 @@ pub struct MemoryNode {
 
 /// What a node answers: a reply, or that it holds another record than the one
 /// expected.
-pub type Answer = Result<Reply, OtherRecord>;
+pub type ScriptAnswer = Result<Reply, OtherRecord>;
 
 /// The node holds another record: see [`admission`](super::admission).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::line::{Message, QueueTurn, life};
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, StoredValue, micros, tick};
 use crate::clock::Instant;
 use crate::foreign;
@@ -16,7 +16,7 @@ impl MemoryNode {
     pub(super) fn acquire(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         asked: Asked,
         messages: &mut Vec<Message>,
     ) -> Reply {
@@ -71,7 +71,13 @@ impl MemoryNode {
     }
 
     /// The vote of this lease becomes the request's.
-    fn adopt(&mut self, request: &Request, old: &Adopted, found: &Found, asked: Asked) -> Reply {
+    fn adopt(
+        &mut self,
+        request: &Request,
+        old: &Adopted,
+        found: &KeyLookup,
+        asked: Asked,
+    ) -> Reply {
         let Adopted { value: old, ban } = old;
         // A text may say anything. What names no token of ours proves nothing, and bans nothing.
         if !old.is_ours() {
@@ -98,7 +104,7 @@ impl MemoryNode {
     fn grant(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         (ttl, candidate, block): Asked,
         crowded: bool,
     ) -> Reply {
@@ -125,7 +131,7 @@ impl MemoryNode {
     fn confirm_own(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         (ttl, candidate, block): Asked,
     ) -> Reply {
         if let Some(left) = found.quarantine {
@@ -141,7 +147,7 @@ impl MemoryNode {
     pub(super) fn refuse(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         left: Option<Duration>,
     ) -> Reply {
         let holder = found.form.as_ref().and_then(|form| form.holder(found.time));
@@ -153,7 +159,7 @@ impl MemoryNode {
     pub(super) fn refuse_for(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         left: Option<Duration>,
         holder: Option<Box<str>>,
     ) -> Reply {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::acquire::joins;
 use super::line::{Message, QueueTurn, life};
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::clock::Instant;
 use crate::node::{Op, Reply, Request, Waits};
@@ -33,8 +33,8 @@ impl MemoryNode {
         let slots = u64::from(slots);
         let in_order = (0..slots).map(|i| ((first % slots + i) % slots) as u32);
         let asked: Vec<Request> = in_order.map(|slot| of_slot(request, slot)).collect();
-        let seen: Vec<Found> = asked.iter().map(|one| self.found(one, None, now)).collect();
-        let is_mine = |found: &Found, one: &Request| {
+        let seen: Vec<KeyLookup> = asked.iter().map(|one| self.found(one, None, now)).collect();
+        let is_mine = |found: &KeyLookup, one: &Request| {
             let form = found.form.as_ref();
             me.is_some() && form.is_some_and(|form| form.is_for(one, found.time))
         };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::line::life;
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, StoredValue, micros};
 use crate::clock::Instant;
 use crate::node::{Repair, Reply, Request};
@@ -13,7 +13,7 @@ impl MemoryNode {
     pub(super) fn extend(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         repair: Repair,
         (fence, behind): (u64, u32),
@@ -66,7 +66,7 @@ impl MemoryNode {
     pub(super) fn confirm(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         fence: u64,
         block: u32,
@@ -92,7 +92,7 @@ impl MemoryNode {
     }
 
     /// The own value, which stands there, holds the lock for `ttl` from now on at least.
-    pub(super) fn lengthen_own(&mut self, request: &Request, found: &Found, ttl: Duration) {
+    pub(super) fn lengthen_own(&mut self, request: &Request, found: &KeyLookup, ttl: Duration) {
         let (now, full) = (found.now, life(found.now, ttl));
         match &found.form {
             Some(StoredValue::Contended { until, .. }) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::{Message, life};
-use super::{Answer, MemoryNode, tick};
+use super::{MemoryNode, ScriptAnswer, tick};
 use crate::clock::Instant;
 use crate::foreign;
 use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
@@ -50,7 +50,7 @@ impl MemoryNode {
         quarantine: Option<Duration>,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Answer {
+    ) -> ScriptAnswer {
         Ok(match request.op {
             Op::Acquire {
                 ttl,

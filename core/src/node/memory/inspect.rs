@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::counter::mark;
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
 
 impl MemoryNode {
-    pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
+    pub(super) fn inspect(&self, request: &Request, found: &KeyLookup) -> Reply {
         let (form, time) = (found.form.as_ref(), found.time);
         let standing = match form {
             _ if found.last.is_some() => Standing::Shared,
@@ -72,7 +72,7 @@ impl MemoryNode {
 
 impl MemoryNode {
     /// How many slots of the semaphore that the request is of are held.
-    fn slots_held(&self, request: &Request, found: &Found) -> u32 {
+    fn slots_held(&self, request: &Request, found: &KeyLookup) -> u32 {
         let Mode::AnySlot(slots) = request.keys.mode else {
             return 0;
         };

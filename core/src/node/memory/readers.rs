@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::line::life;
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, StoredValue, micros, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Request, Value};
@@ -43,7 +43,7 @@ impl MemoryNode {
     }
 
     /// Until when the vote of the request's value lasts that shares the lock, if it does.
-    pub(super) fn shares(&self, request: &Request, found: &Found) -> Option<u64> {
+    pub(super) fn shares(&self, request: &Request, found: &KeyLookup) -> Option<u64> {
         let readers = self.readers(&request.keys.aux.shared(), found.now)?;
         let until = *readers.votes.get(&request.value)?;
         (found.last.is_some() && found.time <= until).then_some(until)

@@ -1,7 +1,7 @@
 //! The script `release` on a node in memory: gives the lock back, and calls the next.
 
 use super::line::{Message, QueueEntry, QueueTurn, life};
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
@@ -11,7 +11,7 @@ impl MemoryNode {
     pub(super) fn release(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         admitted: bool,
         messages: &mut Vec<Message>,
     ) -> Reply {
@@ -70,7 +70,7 @@ impl MemoryNode {
 
     /// Whether the lock is reserved for another than the request's waiter, and who that is
     /// may come yet: of readers who were called one is queued until it does.
-    fn is_anothers(&self, request: &Request, found: &Found) -> bool {
+    fn is_anothers(&self, request: &Request, found: &KeyLookup) -> bool {
         let Some(form) = &found.form else {
             return false;
         };
@@ -93,7 +93,7 @@ impl MemoryNode {
     /// Leaves the lock taken by the value that is released, where that is asked for, or it
     /// is kept already; also where no vote stands at all, for another client would win by this
     /// node. A crowded key outlives the places of those who wait.
-    fn keep(&mut self, request: &Request, found: &Found, alone: bool) -> bool {
+    fn keep(&mut self, request: &Request, found: &KeyLookup, alone: bool) -> bool {
         let form = found.form.as_ref();
         let kept = form.is_some_and(StoredValue::is_kept);
         if alone && kept {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Message;
-use super::{Answer, MemoryNode, OtherRecord, StoredValue, hashed, tick};
+use super::{MemoryNode, OtherRecord, ScriptAnswer, StoredValue, hashed, tick};
 use crate::clock::Instant;
 use crate::node::{Mode, Op, Reply, Request, Value};
 
 /// What a request finds on the node.
-pub(super) struct Found {
+pub(super) struct KeyLookup {
     /// What stands under the lock's key, and the moment the key's life ends.
     pub(super) form: Option<StoredValue>,
     pub(super) end: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) time: u64,
 }
 
-impl Found {
+impl KeyLookup {
     /// Crowded: scripts alone change it.
     pub(super) fn is_crowded(&self) -> bool {
         matches!(
@@ -84,7 +84,7 @@ impl MemoryNode {
         request: &Request,
         record: Option<&str>,
         now: Instant,
-    ) -> (Answer, Vec<Message>) {
+    ) -> (ScriptAnswer, Vec<Message>) {
         let mut messages = Vec::new();
         let answer = self.answer(request, record, now, &mut messages);
         (answer, messages)
@@ -96,7 +96,7 @@ impl MemoryNode {
         record: Option<&str>,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Answer {
+    ) -> ScriptAnswer {
         let admitted = record.is_none() || self.record.as_deref() == record;
         if request.op != Op::Release {
             // First of all: the time of another server says nothing of this one's.
@@ -163,7 +163,7 @@ impl MemoryNode {
         })
     }
 
-    pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
+    pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> KeyLookup {
         let (form, end) = match self.form(&request.keys.lock, now) {
             // Of another lock under that key.
             Some((StoredValue::Shared { .. }, end)) if request.keys.aux.is_raw() => {
@@ -190,7 +190,7 @@ impl MemoryNode {
         let readers = readers.and_then(|key| self.readers(&key, now));
         let last = readers.and_then(|readers| readers.last(time));
         let last = last.map(|(value, until)| (value.clone(), until));
-        Found {
+        KeyLookup {
             own: !kept && holder.is_some_and(|holder| request.value.proves(holder)),
             free: holder.is_none() && last.is_none(),
             last,

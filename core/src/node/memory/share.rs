@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::acquire::joins;
 use super::line::{Message, QueueTurn};
 use super::readers::MOST;
-use super::scripts::Found;
+use super::scripts::KeyLookup;
 use super::{MemoryNode, ReservedFor, StoredValue, micros, tick};
 use crate::node::native::FURTHEST;
 use crate::node::{Op, Repair, Reply, Request};
@@ -15,7 +15,7 @@ impl MemoryNode {
     pub(super) fn share(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         (ttl, candidate): (Duration, u64),
         messages: &mut Vec<Message>,
     ) -> Reply {
@@ -88,7 +88,13 @@ impl MemoryNode {
     }
 
     /// Counts a fence beyond all that was counted for one alone: readers may have one number.
-    fn count_shared(&mut self, request: &Request, candidate: u64, base: u64, found: &Found) -> u64 {
+    fn count_shared(
+        &mut self,
+        request: &Request,
+        candidate: u64,
+        base: u64,
+        found: &KeyLookup,
+    ) -> u64 {
         if candidate == 0 || request.keys.fence_ttl.is_none() {
             return self.counted(request, found.now).unwrap_or(0);
         }
@@ -103,7 +109,7 @@ impl MemoryNode {
     pub(super) fn extend_shared(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         repair: Repair,
         fence: u64,
@@ -149,7 +155,7 @@ impl MemoryNode {
     pub(super) fn confirm_shared(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         fence: u64,
     ) -> Reply {

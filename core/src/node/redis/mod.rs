@@ -54,7 +54,7 @@ pub(crate) const QUEUE_BOUND: usize = 100_000;
 pub(crate) const TOO_MANY: &str = "too many requests are waiting for this node";
 
 /// Who is to be told of a request that it has failed, and why.
-pub(crate) type Answer = (Option<Arc<dyn Sink>>, RequestContext, Fault);
+pub(crate) type FailedRequest = (Option<Arc<dyn Sink>>, RequestContext, Fault);
 
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
@@ -93,7 +93,7 @@ impl RedisLink {
     /// Queues an item; returns the wake-up that is owed for it, or what its requester is to be told
     /// at once: a release may have been queued all the same.
     #[inline]
-    pub(crate) fn put(&self, mut item: Box<Item>) -> Result<Wakers, Answer> {
+    pub(crate) fn put(&self, mut item: Box<Item>) -> Result<Wakers, FailedRequest> {
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {
             Some((FaultKind::Refused, "the client is closed"))

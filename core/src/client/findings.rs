@@ -11,7 +11,7 @@ use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{
     DeleteByValue, Expected, Newness, QuarantineCause, Record, Rejection, beginning,
 };
-use crate::node::redis::connect::{Diagnosis, PLACELESS, RUNLESS, Stopped};
+use crate::node::redis::connect::{Diagnosis, Obstacle, PLACELESS, RUNLESS};
 use crate::node::{Cause, ServerState};
 use crate::report::{ClockOffset, Finding, NodeReport, Severity};
 
@@ -69,7 +69,7 @@ pub(super) fn report(address: &Address, looked: &Diagnosis, terms: &Terms<'_>) -
     );
     let strange = matches!(
         looked.stopped,
-        Some(Stopped::Rejected(Rejection::Unsupported(_), _))
+        Some(Obstacle::Rejected(Rejection::Unsupported(_), _))
     );
     if looked.info_lacks && !strange {
         findings.push(found(
@@ -286,7 +286,7 @@ fn used(looked: &Diagnosis) -> Option<String> {
 }
 
 /// A look that came to its end before all was seen.
-fn of_stop(stopped: &Stopped, looked: &Diagnosis) -> Finding {
+fn of_stop(stopped: &Obstacle, looked: &Diagnosis) -> Finding {
     if let Some(fault) = stopped.fault()
         && let Some((id, remedy)) = refusal(fault.cause)
     {
@@ -295,52 +295,52 @@ fn of_stop(stopped: &Stopped, looked: &Diagnosis) -> Finding {
         return found(Severity::Error, id, what, remedy);
     }
     let (id, why, remedy) = match stopped {
-        Stopped::Unreached(fault) if fault.cause == Cause::LongReply => (
+        Obstacle::Unreached(fault) if fault.cause == Cause::LongReply => (
             "QD28",
             &*fault.text,
             "look what the node's address leads to, and what it answers there (INFO, CLUSTER SLOTS, \
              the key of its record)",
         ),
-        Stopped::Clock(fault) => ("QD29", &*fault.text, "set its clock, by NTP"),
-        Stopped::Unreached(fault) => (
+        Obstacle::Clock(fault) => ("QD29", &*fault.text, "set its clock, by NTP"),
+        Obstacle::Unreached(fault) => (
             "QD01",
             &*fault.text,
             "start the server, have it go on if it is stopped (kill -CONT), or look at its address and \
              at the network between",
         ),
-        Stopped::Tls(fault) => (
+        Obstacle::Tls(fault) => (
             "QD16",
             &*fault.text,
             "look at the node's certificate and at `ca`, `cert` and `key`; redis:// is for a port \
              without TLS",
         ),
-        Stopped::Refused(fault) => (
+        Obstacle::Refused(fault) => (
             "QD02",
             &*fault.text,
             "give the user and the password that the server knows in the node's URL",
         ),
-        Stopped::Unnamed(fault) => (
+        Obstacle::Unnamed(fault) => (
             "QD24",
             &*fault.text,
             "write the URL as `quorlock explain sentinel` has it: the master by the name that the sentinels \
              know, and their own user and password if they want those",
         ),
-        Stopped::Lacks(fault) => (
+        Obstacle::Lacks(fault) => (
             "QD03",
             &*fault.text,
             "give its user the permissions that `quorlock acl` prints",
         ),
-        Stopped::NoVote(fault) => (
+        Obstacle::NoVote(fault) => (
             "QD38",
             &*fault.text,
             "look into the server's log; it answers, and refuses what every lock does",
         ),
-        Stopped::Several(fault) => (
+        Obstacle::Several(fault) => (
             "QD25",
             &*fault.text,
             "list each server by a name or an address of its own",
         ),
-        Stopped::Rejected(unfit, why) => match unfit {
+        Obstacle::Rejected(unfit, why) => match unfit {
             Rejection::Unsupported(kind) => {
                 let (id, remedy) = kind.finding();
                 (id, &**why, remedy)
@@ -675,8 +675,8 @@ mod tests {
             let named = fault
                 .clone()
                 .told_as(format!("the server a:1: {}", fault.text));
-            let found =
-                [fault, named].map(|fault| of_stop(&Stopped::NoVote(fault), &Diagnosis::default()));
+            let found = [fault, named]
+                .map(|fault| of_stop(&Obstacle::NoVote(fault), &Diagnosis::default()));
             assert_eq!(found[0].id, found[1].id, "{line}");
             let own = WORDS.iter().find(|(word, _)| line.contains(word));
             // Elsewhere the words of others say that it may be one of these.

@@ -34,11 +34,11 @@ pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
-use greet::{Greeted, greet, quarantine_left};
+use greet::{Greeting, greet, quarantine_left};
 pub(crate) use greet::{ServerTime, of_server};
 #[cfg(test)]
 pub(crate) use locate::locate;
-pub(crate) use look::{Diagnosis, Stopped, look};
+pub(crate) use look::{Diagnosis, Obstacle, look};
 use prepare::prepare;
 use replicas::try_wait;
 pub(crate) use scan::{Names, scan};
@@ -48,7 +48,7 @@ pub(crate) use target::{How, Located, Target};
 pub(crate) use watch::moved;
 
 /// A connection to a node that may vote.
-pub(crate) struct Connected {
+pub(crate) struct NewConnection {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
@@ -87,7 +87,7 @@ pub(crate) struct Connected {
 }
 
 /// Connects to a node and admits it.
-pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Fault> {
+pub(crate) async fn connect(target: &Target, how: How) -> Result<NewConnection, Fault> {
     let gate = &target.gate;
     let (mut greeted, record) = match &target.routes {
         None => {
@@ -115,7 +115,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         Some(before) if *before != greeted.endpoint => is_over_now(target, before).await,
         _ => false,
     };
-    let Greeted {
+    let Greeting {
         mut wire,
         server,
         endpoint,
@@ -141,7 +141,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         },
         Some(_) => Guard::shard_of(gate.quarantine_key.clone()),
     });
-    Ok(Connected {
+    Ok(NewConnection {
         wire,
         guard,
         in_cluster: target.routes.is_some(),

@@ -44,7 +44,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::backlog::Backlog;
-use super::connect::{Connected, Target, broken, not_there, of_server};
+use super::connect::{NewConnection, Target, broken, not_there, of_server};
 use super::outbox::{HAS_ENDED, Item, Outbox};
 use super::pipe::InFlight;
 use super::pushes::Push;
@@ -74,7 +74,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const LOOKED_AT_ANEW: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(21 * 24 * 3600);
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Box<Connected>, Fault>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
 type Showing = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
 
 /// See the [module documentation](self).
@@ -149,7 +149,7 @@ enum ConnectionEvent {
     Push(Push),
     Broken(io::Error),
     OldBroken,
-    Connected(Result<Box<Connected>, Fault>),
+    NewConnection(Result<Box<NewConnection>, Fault>),
     /// The sentinels name another server.
     Moved,
     Timer,
@@ -264,8 +264,8 @@ impl Connection {
                 ConnectionEvent::Broken(error) => self.lose_connection(&broken(&error)),
                 ConnectionEvent::OldBroken => self.lose_old(),
                 ConnectionEvent::Outbox => self.take_outbox(),
-                ConnectionEvent::Connected(Ok(connected)) => self.take_connection(connected),
-                ConnectionEvent::Connected(Err(fault)) => self.connect_failed(fault),
+                ConnectionEvent::NewConnection(Ok(connected)) => self.take_connection(connected),
+                ConnectionEvent::NewConnection(Err(fault)) => self.connect_failed(fault),
                 ConnectionEvent::Moved => {
                     self.note(event!(
                         "node_failed_over",
@@ -313,7 +313,7 @@ impl Connection {
             && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
         {
             self.connecting = None;
-            return Poll::Ready(ConnectionEvent::Connected(outcome));
+            return Poll::Ready(ConnectionEvent::NewConnection(outcome));
         }
         if let Some(showing) = &mut self.showing
             && let Poll::Ready(shown) = showing.as_mut().poll(cx)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::connect::{Connected, ServerTime};
+use super::connect::{NewConnection, ServerTime};
 use super::hashed;
 use super::native::{self, AcquireReplies, TrailerReplies};
 use super::outbox::Item;
@@ -97,7 +97,7 @@ enum PendingReply {
 }
 
 impl InFlight {
-    pub(crate) fn new(connected: Connected) -> InFlight {
+    pub(crate) fn new(connected: NewConnection) -> InFlight {
         let (ServerTime { time, asked, at }, drift) = (connected.time, connected.drift);
         let mut clock = NodeTime::default();
         clock.observe(asked, at, time, drift);

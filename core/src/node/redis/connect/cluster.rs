@@ -17,11 +17,11 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::admit::{Keys, admit, record_in, tell_quarantine, write_record};
-use super::greet::{Greeted, greet};
+use super::greet::{Greeting, greet};
 use super::prepare::{namespace, permitted};
 use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, refused, within};
 use super::target::{How, Target};
-use super::trial::{Tried, trial};
+use super::trial::{TrialResult, trial};
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{Gate, Newness, Observation, QuarantineCause, Record};
 use crate::node::hash_slot;
@@ -305,17 +305,17 @@ async fn shards_of(target: &Target) -> Result<(Vec<Target>, Arc<dyn Router>), Fa
 /// A primary of a cluster that is looked at.
 pub(super) struct ShardProbe {
     target: Target,
-    pub(super) greeted: Greeted,
+    pub(super) greeted: Greeting,
 }
 
 impl ShardProbe {
     /// Votes there as a lock does. A shard without hash slots has no locks.
-    pub(super) async fn vote(&mut self) -> Result<Tried, Fault> {
+    pub(super) async fn vote(&mut self) -> Result<TrialResult, Fault> {
         let (target, wire) = (&self.target, &mut self.greeted.wire);
         let gate = &target.gate;
         let tried = async {
             let Some(slot) = slots_of(target, wire).await?.own.pop() else {
-                return Ok(Tried::Votes);
+                return Ok(TrialResult::Votes);
             };
             let guard = Guard::shard_of(gate.quarantine_key.clone());
             let guard = gate.expected().guard.then_some(&guard);
@@ -346,7 +346,7 @@ pub(super) async fn see(target: &Target) -> Result<(Vec<ShardProbe>, Option<Stri
 /// Finds out which hash slots the shard serves, and gives it a stamp, if restarts are guarded.
 pub(super) async fn stamp(
     target: &Target,
-    greeted: &mut Greeted,
+    greeted: &mut Greeting,
     record: &str,
     how: &How,
 ) -> Result<ShardState, Fault> {

@@ -37,7 +37,7 @@ pub(crate) struct ServerTime {
 }
 
 /// A connection to a server that may or may not be a node.
-pub(super) struct Greeted {
+pub(super) struct Greeting {
     pub(super) wire: Wire,
     pub(super) look: Observation,
     /// Which one it is: see [`RequestContext::server`](crate::node::RequestContext::server).
@@ -55,7 +55,7 @@ pub(super) struct Greeted {
 
 /// Dials, authenticates, asks for pushes, and looks at the node. One that does
 /// not come so far is absent, to the others.
-pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> {
+pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let greeted = say_hello(target, how).await;
     if greeted.is_err() && target.routes.is_none() {
         target.gate.survey.absent(target.node);
@@ -63,7 +63,7 @@ pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> 
     greeted.map_err(|fault| target.address.quiet(fault))
 }
 
-async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
+async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let address = &target.address;
     target.located.has_come(None, false);
     let (endpoint, sentinel) = locate(target).await?;
@@ -162,7 +162,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         ),
         Some(_) => (Newness::Used, false),
     };
-    Ok(Greeted {
+    Ok(Greeting {
         look: Observation {
             stored: record,
             run: run.map(|run| beginning(run).to_owned()),

@@ -20,7 +20,7 @@ use super::nested::nested;
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
-use super::trial::{Tried, trial};
+use super::trial::{TrialResult, trial};
 use crate::node::address::Endpoint;
 use crate::node::admission::{
     DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, Server,
@@ -37,7 +37,7 @@ const ROUND_TRIPS: usize = 5;
 
 /// Where a look came to its end, and why.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum Obstacle {
     /// There is no stream to it, or it does not answer.
     Unreached(Fault),
     /// TLS is not as it should be.
@@ -58,34 +58,34 @@ pub(crate) enum Stopped {
     Rejected(Rejection, String),
 }
 
-impl Stopped {
+impl Obstacle {
     /// What came in the way, where that has a text of the server's.
     pub(crate) fn fault(&self) -> Option<&Fault> {
         match self {
-            Stopped::Unreached(fault)
-            | Stopped::Tls(fault)
-            | Stopped::Unnamed(fault)
-            | Stopped::Refused(fault)
-            | Stopped::Lacks(fault)
-            | Stopped::NoVote(fault)
-            | Stopped::Clock(fault)
-            | Stopped::Several(fault) => Some(fault),
-            Stopped::Rejected(..) => None,
+            Obstacle::Unreached(fault)
+            | Obstacle::Tls(fault)
+            | Obstacle::Unnamed(fault)
+            | Obstacle::Refused(fault)
+            | Obstacle::Lacks(fault)
+            | Obstacle::NoVote(fault)
+            | Obstacle::Clock(fault)
+            | Obstacle::Several(fault) => Some(fault),
+            Obstacle::Rejected(..) => None,
         }
     }
 
     /// The same in other words.
-    fn told(self, say: impl Fn(Fault) -> Fault) -> Stopped {
+    fn told(self, say: impl Fn(Fault) -> Fault) -> Obstacle {
         match self {
-            Stopped::Unreached(fault) => Stopped::Unreached(say(fault)),
-            Stopped::Tls(fault) => Stopped::Tls(say(fault)),
-            Stopped::Unnamed(fault) => Stopped::Unnamed(say(fault)),
-            Stopped::Refused(fault) => Stopped::Refused(say(fault)),
-            Stopped::Lacks(fault) => Stopped::Lacks(say(fault)),
-            Stopped::NoVote(fault) => Stopped::NoVote(say(fault)),
-            Stopped::Clock(fault) => Stopped::Clock(say(fault)),
-            Stopped::Several(fault) => Stopped::Several(say(fault)),
-            unfit @ Stopped::Rejected(..) => unfit,
+            Obstacle::Unreached(fault) => Obstacle::Unreached(say(fault)),
+            Obstacle::Tls(fault) => Obstacle::Tls(say(fault)),
+            Obstacle::Unnamed(fault) => Obstacle::Unnamed(say(fault)),
+            Obstacle::Refused(fault) => Obstacle::Refused(say(fault)),
+            Obstacle::Lacks(fault) => Obstacle::Lacks(say(fault)),
+            Obstacle::NoVote(fault) => Obstacle::NoVote(say(fault)),
+            Obstacle::Clock(fault) => Obstacle::Clock(say(fault)),
+            Obstacle::Several(fault) => Obstacle::Several(say(fault)),
+            unfit @ Obstacle::Rejected(..) => unfit,
         }
     }
 }
@@ -93,7 +93,7 @@ impl Stopped {
 /// What a look has seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnosis {
-    pub(crate) stopped: Option<Stopped>,
+    pub(crate) stopped: Option<Obstacle>,
     pub(crate) server: Server,
     /// It does not answer `INFO`.
     pub(crate) info_lacks: bool,
@@ -133,15 +133,15 @@ pub(crate) struct Diagnosis {
 
 impl Diagnosis {
     /// Notes what came of a trial vote.
-    fn vote(&mut self, tried: Result<Tried, Fault>) -> Result<(), Stopped> {
+    fn vote(&mut self, tried: Result<TrialResult, Fault>) -> Result<(), Obstacle> {
         match tried {
-            Ok(Tried::Votes) => Ok(()),
-            Ok(Tried::Quarantined(left)) => {
+            Ok(TrialResult::Votes) => Ok(()),
+            Ok(TrialResult::Quarantined(left)) => {
                 self.quarantine = self.quarantine.max(left);
                 Ok(())
             }
             Err(fault) if fault.kind == FaultKind::Misconfigured => Err(refused_or_lacks(fault)),
-            Err(fault) => Err(Stopped::NoVote(fault)),
+            Err(fault) => Err(Obstacle::NoVote(fault)),
         }
     }
 }
@@ -157,7 +157,7 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
             Poll::Pending => timer.as_mut().poll(cx).map(|()| {
                 let lacks = target.located.attempt().lacks();
                 let why = format!("no end of what it was asked within {most:?}: {lacks}");
-                Err(Stopped::Unreached(Fault::new(
+                Err(Obstacle::Unreached(Fault::new(
                     FaultKind::Timeout,
                     why,
                     true,
@@ -180,7 +180,7 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
     looked
 }
 
-async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
+async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let (gate, address) = (&target.gate, &target.address);
     let how = How {
         subscribe: true,
@@ -190,15 +190,15 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
         return see_cluster(target, looked).await;
     }
     let (endpoint, by) = locate(target).await.map_err(|fault| match fault.kind {
-        FaultKind::Misconfigured => Stopped::Unnamed(fault),
-        _ => Stopped::Unreached(fault),
+        FaultKind::Misconfigured => Obstacle::Unnamed(fault),
+        _ => Obstacle::Unreached(fault),
     })?;
     looked.masters = disagreement(target, by, &endpoint).await;
     target.located.has_come(Some(&endpoint), false);
     let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
-        fault if fault.cause == Cause::Tls => Stopped::Tls(fault),
-        fault => Stopped::Unreached(fault),
+        fault if fault.cause == Cause::Tls => Obstacle::Tls(fault),
+        fault => Obstacle::Unreached(fault),
     })?;
     target.located.has_come(Some(&endpoint), true);
     looked.certificate_expires = stream.certificate_expires();
@@ -213,8 +213,8 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
         ))
         .await
         .map_err(|fault| match fault.kind {
-            FaultKind::Misconfigured => Stopped::Tls(fault),
-            _ => Stopped::Unreached(unanswered(fault)),
+            FaultKind::Misconfigured => Obstacle::Tls(fault),
+            _ => Obstacle::Unreached(unanswered(fault)),
         })?;
     let hello = Hello::read(&questions, answers);
     looked.placeless = hello.own_address == 0;
@@ -224,7 +224,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
     }
     let said = hello.info();
     if let Some(reply) = hello.login {
-        permitted(gate, "auth", reply).map_err(Stopped::Refused)?;
+        permitted(gate, "auth", reply).map_err(Obstacle::Refused)?;
     }
     if let Some(reply) = hello.select {
         permitted(gate, "select", reply).map_err(refused_or_lacks)?;
@@ -239,7 +239,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
     let alike = others.are(info.run.as_deref()).await;
     let unfit = info.unfit_as(gate.accept_eviction);
     let asked = |command: &str, reply: Option<Resp>| {
-        let reply = reply.ok_or_else(|| Stopped::Lacks(replies::unexpected()))?;
+        let reply = reply.ok_or_else(|| Obstacle::Lacks(replies::unexpected()))?;
         permitted(gate, command, reply).map_err(refused_or_lacks)
     };
     let record = asked("get", hello.record)?;
@@ -254,17 +254,17 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
         time_of(target, &mut wire, looked).await?;
     }
     if let Some((unfit, why)) = unfit {
-        return Err(Stopped::Rejected(unfit, why));
+        return Err(Obstacle::Rejected(unfit, why));
     }
-    alike.map_err(Stopped::Several)?;
+    alike.map_err(Obstacle::Several)?;
     let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
     match record.as_deref().map(|text| (text, Record::parse(text))) {
         // Nothing but harmless commands, or it would not be new any more.
         None => {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").take();
             let loaded = exchange(&mut wire, &[load]).await;
-            asked("script|load", loaded.map_err(Stopped::Unreached)?.pop())?;
-            let stats = commandstats(&mut wire).await.map_err(Stopped::Unreached)?;
+            asked("script|load", loaded.map_err(Obstacle::Unreached)?.pop())?;
+            let stats = commandstats(&mut wire).await.map_err(Obstacle::Unreached)?;
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
             return Ok(());
         }
@@ -275,7 +275,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
                 looked.quarantine = left.map_err(refused_or_lacks)?;
                 let get = redis::cmd("GET").arg(&*gate.quarantine_key).take();
                 let told = exchange(&mut wire, &[get]).await;
-                let told = told.map_err(Stopped::Unreached)?.pop();
+                let told = told.map_err(Obstacle::Unreached)?.pop();
                 looked.cause = told.and_then(|word| QuarantineCause::read(&text(&word)));
             }
             let prepared = prepare(target, &mut wire, None, true, hello.resp3).await;
@@ -303,12 +303,12 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
 }
 
 /// The same of a cluster: its record, and whether all its primaries may be asked.
-async fn see_cluster(target: &Target, looked: &mut Diagnosis) -> Result<(), Stopped> {
+async fn see_cluster(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let seen = cluster::see(target)
         .await
         .map_err(|fault| match fault.kind {
             FaultKind::Misconfigured => refused_or_lacks(fault),
-            _ => Stopped::Unreached(fault),
+            _ => Obstacle::Unreached(fault),
         });
     let (mut shards, record) = seen?;
     looked.record = Some(record.clone());
@@ -341,11 +341,11 @@ async fn see_cluster(target: &Target, looked: &mut Diagnosis) -> Result<(), Stop
 }
 
 /// Asks for its `TIME` once, and measures that.
-async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Diagnosis) -> Result<(), Stopped> {
+async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let clock = &target.gate.clock;
     let sent = clock.now();
     let reply = exchange(wire, &[redis::cmd("TIME")]).await;
-    let reply = reply.map_err(Stopped::Unreached)?.pop();
+    let reply = reply.map_err(Obstacle::Unreached)?.pop();
     let received = clock.now();
     looked.round_trips.push(sent.until(received));
     let time = match &reply {
@@ -362,13 +362,13 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Diagnosis) -> Re
 /// Why a look ends at a server that answers with this fault. A server that wants a password, and
 /// was given none, says so at any command; and one of a kind that can be no node may show that at
 /// any command.
-fn refused_or_lacks(fault: Fault) -> Stopped {
+fn refused_or_lacks(fault: Fault) -> Obstacle {
     match fault.cause {
         Cause::Unsupported(kind) => {
-            Stopped::Rejected(Rejection::Unsupported(kind), fault.text.to_string())
+            Obstacle::Rejected(Rejection::Unsupported(kind), fault.text.to_string())
         }
-        Cause::NoPassword => Stopped::Refused(fault),
-        Cause::LateClock => Stopped::Clock(fault),
-        _ => Stopped::Lacks(fault),
+        Cause::NoPassword => Obstacle::Refused(fault),
+        Cause::LateClock => Obstacle::Clock(fault),
+        _ => Obstacle::Lacks(fault),
     }
 }

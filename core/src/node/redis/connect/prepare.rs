@@ -17,7 +17,7 @@ use crate::node::redis::{script, server_error};
 use crate::node::{Cause, Fault};
 
 /// What came of it.
-pub(super) struct Prepared {
+pub(super) struct Preparation {
     /// The inbox is subscribed.
     pub(super) subscribed: bool,
     /// Messages get through, both ways.
@@ -34,7 +34,7 @@ pub(super) async fn prepare(
     shard: Option<Vec<Vec<u8>>>,
     subscribe: bool,
     resp3: bool,
-) -> Result<Prepared, Fault> {
+) -> Result<Preparation, Fault> {
     let gate = &target.gate;
     let mut commands = Vec::new();
     for script in script::ALL {
@@ -119,7 +119,7 @@ pub(super) async fn prepare(
         Some(published) => subscribed(target, wire, published, resp3).await?,
         None => (false, false),
     };
-    Ok(Prepared {
+    Ok(Preparation {
         subscribed,
         heard,
         delete,

@@ -20,7 +20,7 @@ use crate::token::Token;
 const TTL: Duration = Duration::from_secs(1);
 
 /// What the node answered to the vote.
-pub(super) enum Tried {
+pub(super) enum TrialResult {
     /// It votes.
     Votes,
     /// It gives no vote for so long.
@@ -34,7 +34,7 @@ pub(super) async fn trial(
     wire: &mut Wire,
     guard: Option<&Guard>,
     slot: Option<u16>,
-) -> Result<Tried, Fault> {
+) -> Result<TrialResult, Fault> {
     let gate = &target.gate;
     let ttl = TTL.min(Duration::from_millis(gate.expected().max_ttl));
     let [name, token] = [(); 2].map(|()| Token::with_jitter(&*gate.rng, 0).0);
@@ -55,7 +55,7 @@ pub(super) async fn trial(
     };
     match ask(wire, &request, guard).await? {
         Reply::Granted { .. } => {}
-        Reply::Quarantined { left } => return Ok(Tried::Quarantined(left)),
+        Reply::Quarantined { left } => return Ok(TrialResult::Quarantined(left)),
         other => return Err(unlike(other, "gives no vote")),
     }
     request.op = Op::Extend {
@@ -73,7 +73,7 @@ pub(super) async fn trial(
         other => return Err(unlike(other, "votes, and lengthens no vote")),
     }
     match released? {
-        Reply::Released { held: true } => Ok(Tried::Votes),
+        Reply::Released { held: true } => Ok(TrialResult::Votes),
         other => Err(unlike(other, "votes, and takes no vote back")),
     }
 }

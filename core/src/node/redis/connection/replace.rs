@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
-use crate::node::redis::connect::{Connected, How, ServerTime, connect};
+use crate::node::redis::connect::{How, NewConnection, ServerTime, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::InFlight;
 use crate::node::{Fault, FaultKind, Reply, RequestContext};
@@ -62,7 +62,7 @@ impl Connection {
 
     /// There is a new connection: releases that went out over the one before are
     /// sent again on it.
-    pub(super) fn take_connection(&mut self, connected: Box<Connected>) {
+    pub(super) fn take_connection(&mut self, connected: Box<NewConnection>) {
         self.outbox.connects.fetch_add(1, Ordering::Relaxed);
         self.outbox.id.store(connected.id, Ordering::Relaxed);
         *lock(&self.outbox.server) = connected.about;

@@ -193,7 +193,7 @@ impl Link {
         self.ends.push(far);
         let now = self.clock.now();
         self.connection.connecting = None;
-        self.connection.take_connection(Box::new(Connected {
+        self.connection.take_connection(Box::new(NewConnection {
             wire: Wire::new(near, Arc::from(&b"in"[..]), self.clock.clone()),
             guard: Some(Guard {
                 record: "r".into(),

@@ -69,7 +69,7 @@ async fn told(servers: [Option<[&'static str; 2]>; 2]) -> Vec<FaultKind> {
     for _ in 0..50 {
         let event = poll_fn(|cx| Poll::Ready(link.connection.next(cx))).await;
         match event {
-            Poll::Ready(ConnectionEvent::Connected(Err(fault))) => {
+            Poll::Ready(ConnectionEvent::NewConnection(Err(fault))) => {
                 link.connection.connect_failed(fault)
             }
             Poll::Ready(_) => {}

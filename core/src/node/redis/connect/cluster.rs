@@ -25,7 +25,7 @@ use super::trial::{TrialResult, trial};
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{Gate, Newness, Observation, QuarantineCause, Record};
 use crate::node::hash_slot;
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 use crate::node::redis::map::{self, Range, at};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::replies::{self, text};
@@ -190,7 +190,7 @@ pub(crate) fn not_there(server: &Endpoint) -> String {
 /// A connection to a server of the cluster, and nothing more.
 async fn reach(target: &Target, server: &Endpoint) -> Result<Wire, Fault> {
     let stream = target.dial.dial(server).await.map_err(|undialled| {
-        let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
+        let (DialError::Refused(fault) | DialError::Other(fault)) = undialled;
         fault
     })?;
     let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());

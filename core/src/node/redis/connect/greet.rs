@@ -19,7 +19,7 @@ use crate::node::admission::{
     Gate, Info, Newness, Observation, PromotionHistory, Record, Rejection, UnsupportedServer,
     beginning, may_have_voted,
 };
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
 use crate::node::redis::wire::Wire;
@@ -216,13 +216,13 @@ pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> S
 /// Why there is no stream. Where nobody has named a node, and none listens at the
 /// default one, waiting helps nobody: a server is still to be started, or named. One
 /// that was there before is only restarting.
-pub(super) fn fault_of(undialled: Undialled, address: &Address, how: &How) -> Fault {
+pub(super) fn fault_of(undialled: DialError, address: &Address, how: &How) -> Fault {
     match (undialled, address.origin) {
-        (Undialled::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
+        (DialError::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
             "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \
              valkey/valkey`), or name the nodes, as an option of the client or in {variable}"
         )),
-        (Undialled::Refused(fault) | Undialled::Other(fault), _) => fault,
+        (DialError::Refused(fault) | DialError::Other(fault), _) => fault,
     }
 }
 

@@ -13,7 +13,7 @@ use super::talk::{exchange, within};
 use super::target::Target;
 use crate::foreign;
 use crate::node::address::{Endpoint, Sentinels, shown};
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 use crate::node::redis::replies::text;
 use crate::node::redis::resp::number;
 use crate::node::redis::server_error;
@@ -164,7 +164,7 @@ pub(crate) async fn say(
     commands.push(command);
     let work = async {
         let stream = target.dial.dial(host).await.map_err(|undialled| {
-            let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
+            let (DialError::Refused(fault) | DialError::Other(fault)) = undialled;
             fault
         })?;
         let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());

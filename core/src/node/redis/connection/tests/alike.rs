@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::node::redis::dial::{Stream, Undialled, unreachable};
+use crate::node::redis::dial::{DialError, Stream, unreachable};
 
 /// A name of two addresses, with a server at each that says so of itself; `None`: nobody
 /// listens there.
 struct Name([Option<[&'static str; 2]>; 2], Mutex<Vec<Far>>);
 
 impl Name {
-    fn reach(&self, place: usize, texts: &[String]) -> Result<Stream, Undialled> {
+    fn reach(&self, place: usize, texts: &[String]) -> Result<Stream, DialError> {
         if self.0[place].is_none() {
             return Err(unreachable(&io::ErrorKind::ConnectionRefused.into()));
         }

@@ -9,7 +9,7 @@ use crate::node::Repair;
 use crate::node::address::Sentinels;
 use crate::node::admission::{GRACE, Info};
 use crate::node::redis::connect::locate;
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 
 const EXTEND: Op = Op::Extend {
     ttl: Duration::from_secs(1),
@@ -58,7 +58,7 @@ impl Dial for World {
             Answers::Silence => Box::pin(std::future::pending()),
             Refused => Box::pin(async {
                 let fault = Fault::new(FaultKind::Unreachable, "refused", false);
-                Err(Undialled::Refused(fault))
+                Err(DialError::Refused(fault))
             }),
             Say(texts) => {
                 let (near, far) = dial::pair();

@@ -3,7 +3,7 @@
 //! them; `valkey+cluster://` and `valkeys+cluster://` likewise.
 
 use super::endpoint::Seeds;
-use super::listed::{Listed, listed};
+use super::listed::{HostList, listed};
 
 const PORT: u16 = 6379;
 const FORM: &str = "write redis+cluster://host:6379;host";
@@ -20,7 +20,7 @@ pub(super) struct Parts {
 /// Parses what comes behind the scheme, or says why not; never with a part that may belong
 /// to a password.
 pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
-    let Listed {
+    let HostList {
         url,
         user,
         password,

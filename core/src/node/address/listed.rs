@@ -26,7 +26,7 @@ pub(super) fn scheme(text: &str) -> Option<(Discovery, bool, &str)> {
 }
 
 /// What such a URL says.
-pub(super) struct Listed {
+pub(super) struct HostList {
     /// All but the hosts, as in a URL of one host.
     pub(super) url: Url,
     pub(super) user: Option<String>,
@@ -46,7 +46,7 @@ pub(super) fn listed(
     port: u16,
     what: &str,
     form: &str,
-) -> Result<Listed, String> {
+) -> Result<HostList, String> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let (login, list) = match authority.rsplit_once('@') {
@@ -86,7 +86,7 @@ pub(super) fn listed(
         None => None,
         Some(password) => Some(decoded(password, "password")?),
     };
-    Ok(Listed {
+    Ok(HostList {
         url,
         user,
         password,

@@ -7,7 +7,7 @@
 use url::Url;
 
 use super::endpoint::{Sentinels, number_of, percent_decoded, with_database};
-use super::listed::{Listed, listed};
+use super::listed::{HostList, listed};
 
 /// The port of a sentinel.
 const PORT: u16 = 26379;
@@ -26,7 +26,7 @@ pub(super) struct Parts {
 /// Parses what comes behind the scheme, or says why not; never with a part that may belong
 /// to a password.
 pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
-    let Listed {
+    let HostList {
         url,
         user,
         password,

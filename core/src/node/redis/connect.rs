@@ -44,7 +44,7 @@ use replicas::try_wait;
 pub(crate) use scan::{Names, scan};
 pub(crate) use talk::broken;
 use talk::{exchange, good};
-pub(crate) use target::{How, Located, Target};
+pub(crate) use target::{How, Location, Target};
 pub(crate) use watch::moved;
 
 /// A connection to a node that may vote.

@@ -16,7 +16,7 @@ use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{DeleteByValue, Expected, Gate, PromotionHistory, Roster, Survey};
 use crate::node::redis::RedisLink;
-use crate::node::redis::connect::{Located, ServerTime};
+use crate::node::redis::connect::{Location, ServerTime};
 use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
@@ -170,7 +170,7 @@ impl Link {
             dial,
             node: 0,
             gate: Arc::new(gate),
-            located: Located::default(),
+            located: Location::default(),
             routes: None,
         };
         Link {

@@ -28,7 +28,7 @@ use crate::hash::fnv1a;
 use crate::node::address::Endpoint;
 use crate::node::admission::{DeleteByValue, PromotionHistory, Record};
 use crate::node::{Fault, Server};
-use admit::{Keys, admit};
+use admit::{RecordKeys, admit};
 pub(crate) use census::inboxes;
 pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
@@ -93,7 +93,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<NewConnection, 
         None => {
             let mut greeted = greet(target, &how).await?;
             let (wire, look) = (&mut greeted.wire, &mut greeted.look);
-            let record = admit(target, wire, look, Keys::of(gate)).await?;
+            let record = admit(target, wire, look, RecordKeys::of(gate)).await?;
             (greeted, record)
         }
         Some(routes) => {
@@ -172,7 +172,7 @@ pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     }
     let mut greeted = greet(target, &How::default()).await?;
     let (gate, wire) = (&target.gate, &mut greeted.wire);
-    admit(target, wire, &mut greeted.look, Keys::of(gate)).await?;
+    admit(target, wire, &mut greeted.look, RecordKeys::of(gate)).await?;
     if force {
         let lift = redis::cmd("DEL").arg(&*gate.quarantine_key).take();
         exchange(wire, &[lift])

@@ -23,7 +23,7 @@ use crate::node::{Fault, FaultKind};
 const WRITES: u32 = 6;
 
 /// Of a node.
-pub(super) struct Keys<'a> {
+pub(super) struct RecordKeys<'a> {
     pub(super) record: &'a [u8],
     /// Without it there is no quarantine: each part of the node has its own.
     pub(super) quarantine: Option<&'a [u8]>,
@@ -31,10 +31,10 @@ pub(super) struct Keys<'a> {
     pub(super) stays: bool,
 }
 
-impl Keys<'_> {
+impl RecordKeys<'_> {
     /// Of a node that is one server.
-    pub(super) fn of(gate: &Gate) -> Keys<'_> {
-        Keys {
+    pub(super) fn of(gate: &Gate) -> RecordKeys<'_> {
+        RecordKeys {
             record: &gate.record_key,
             quarantine: Some(&gate.quarantine_key),
             stays: true,
@@ -49,9 +49,9 @@ pub(super) async fn admit(
     target: &Target,
     wire: &mut Wire,
     look: &mut Observation,
-    keys: Keys<'_>,
+    keys: RecordKeys<'_>,
 ) -> Result<String, Fault> {
-    let Keys {
+    let RecordKeys {
         record: record_key,
         quarantine: quarantine_key,
         stays,
@@ -132,13 +132,13 @@ pub(super) fn record_in(gate: &Gate, reply: Option<Resp>) -> Result<Option<Strin
 /// Waits until a node shows something new, if none has since `seen` was counted.
 async fn change(target: &Target, seen: u64) {
     /// Gives the place back also where the wait is given up.
-    struct Parked<'a>(&'a Target, Option<u64>);
-    impl Drop for Parked<'_> {
+    struct ParkedRecord<'a>(&'a Target, Option<u64>);
+    impl Drop for ParkedRecord<'_> {
         fn drop(&mut self) {
             self.0.gate.survey.leave(self.0.node, self.1);
         }
     }
-    let mut parked = Parked(target, None);
+    let mut parked = ParkedRecord(target, None);
     poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
 }
 
@@ -187,7 +187,7 @@ pub(super) async fn write_record(
 }
 
 /// What came of writing a record.
-struct Written {
+struct RecordWrite {
     /// Another stood there.
     other: Option<String>,
     /// What the server has carried out by then.
@@ -202,7 +202,7 @@ async fn write(
     (old, new): (&str, &str),
     (quarantine, cause): (Duration, QuarantineCause),
     counts: bool,
-) -> Result<Written, Fault> {
+) -> Result<RecordWrite, Fault> {
     let quarantine = (quarantine, cause.word());
     let mut commands = vec![script::init_command(keys, old, new, quarantine)];
     commands.extend(counts.then(count));
@@ -214,5 +214,5 @@ async fn write(
     };
     let reply = replies.pop().ok_or_else(replies::unexpected)?;
     let other = replies::init_outcome(&good(unmoved(target, reply)?)?)?;
-    Ok(Written { other, counts })
+    Ok(RecordWrite { other, counts })
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::admit::{Keys, admit, record_in, tell_quarantine, write_record};
+use super::admit::{RecordKeys, admit, record_in, tell_quarantine, write_record};
 use super::greet::{Greeting, greet};
 use super::prepare::{namespace, permitted};
 use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, refused, within};
@@ -216,7 +216,7 @@ pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<S
             voted: false,
             stepped: false,
         };
-        let keys = Keys {
+        let keys = RecordKeys {
             record: &gate.record_key,
             quarantine: None,
             stays,

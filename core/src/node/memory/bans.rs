@@ -11,17 +11,17 @@ use crate::node::{Keys, Request, Value};
 
 /// By the keys of the bans.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Bans(BTreeMap<Vec<u8>, Banned>);
+pub(super) struct Bans(BTreeMap<Vec<u8>, BanList>);
 
 /// Of one lock: the [identities](crate::node::Value::identity) of the values, each until the node's `TIME` shows more than this many µs; and the
 /// end of the key's life.
 #[derive(Clone, Debug, PartialEq)]
-struct Banned {
+struct BanList {
     values: BTreeMap<Vec<u8>, u64>,
     end: Instant,
 }
 
-impl Banned {
+impl BanList {
     fn lives(&self, now: Instant) -> bool {
         tick(now) <= self.end
     }
@@ -33,7 +33,7 @@ impl Bans {
         let (time, end) = (MemoryNode::time(now), life(now, long));
         let key = keys.aux.bans();
         let known = self.0.remove(&key).filter(|known| known.lives(now));
-        let mut banned = known.unwrap_or(Banned {
+        let mut banned = known.unwrap_or(BanList {
             values: BTreeMap::new(),
             end,
         });

@@ -187,8 +187,10 @@ pub(crate) fn write_command(
             resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
         }
         match keep {
-            Some(Keep::For(long)) => resp::write_number(out, long),
-            Some(Keep::Ban(long)) => resp::write_parts(out, &[b"-", Decimal::of(long).text()]),
+            Some(ReleaseTerm::For(long)) => resp::write_number(out, long),
+            Some(ReleaseTerm::Ban(long)) => {
+                resp::write_parts(out, &[b"-", Decimal::of(long).text()])
+            }
             None => {}
         }
     } else if !is_plain(request, guard) {
@@ -290,17 +292,17 @@ fn block(request: &Request) -> Option<u32> {
 
 /// What a release says of the time to come, in milliseconds.
 #[derive(Clone, Copy)]
-enum Keep {
+enum ReleaseTerm {
     /// The lock stays taken for so long.
     For(u64),
     /// The value is banned for so long.
     Ban(u64),
 }
 
-fn keep(request: &Request) -> Option<Keep> {
+fn keep(request: &Request) -> Option<ReleaseTerm> {
     match request.leaving {
-        AfterRelease::TakenFor(long) => Some(Keep::For(millis(long))),
-        AfterRelease::Forced(long) => Some(Keep::Ban(millis(long))),
+        AfterRelease::TakenFor(long) => Some(ReleaseTerm::For(millis(long))),
+        AfterRelease::Forced(long) => Some(ReleaseTerm::Ban(millis(long))),
         // Whoever writes it has made the other of it by now.
         AfterRelease::Free | AfterRelease::TakenUntil(_) => None,
     }
@@ -323,8 +325,8 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
         }
         Op::Release => {
             let (keys, more) = match keep(request) {
-                Some(Keep::Ban(_)) => (1, 2),
-                Some(Keep::For(_)) => (0, 2),
+                Some(ReleaseTerm::Ban(_)) => (1, 2),
+                Some(ReleaseTerm::For(_)) => (0, 2),
                 None => (0, guarded),
             };
             (3 + 2 * guarded + keys, 3 + more)

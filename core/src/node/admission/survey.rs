@@ -15,11 +15,11 @@ use crate::wakers::Watchers;
 #[derive(Debug)]
 pub struct Survey {
     expected: Expected,
-    state: Mutex<State>,
+    state: Mutex<SurveyState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SurveyState {
     known: SetView,
     /// Counts what has changed.
     changes: u64,
@@ -35,7 +35,7 @@ impl Survey {
     /// whether each lives in this process.
     pub fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Survey {
         Survey {
-            state: Mutex::new(State {
+            state: Mutex::new(SurveyState {
                 changes: 0,
                 watchers: Watchers::default(),
                 waits: vec![None; names.len()],

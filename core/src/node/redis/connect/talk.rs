@@ -14,7 +14,7 @@ use crate::clock::Clock;
 #[cfg(feature = "tls")]
 use crate::foreign;
 use crate::node::address::Address;
-use crate::node::redis::resp::{Bound, TooLong};
+use crate::node::redis::resp::{ReplyBound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
 #[cfg(feature = "tls")]
 use crate::node::redis::words;
@@ -50,7 +50,7 @@ pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result
 pub(super) async fn exchange_long(
     wire: &mut Wire,
     commands: &[redis::Cmd],
-    bound: Bound,
+    bound: ReplyBound,
 ) -> Result<Vec<Resp>, Fault> {
     let usual = std::mem::replace(&mut wire.input.bound, bound);
     let replies = exchange(wire, commands).await;

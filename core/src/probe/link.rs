@@ -15,7 +15,7 @@ use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::cluster::ClusterLink;
-use crate::node::redis::connect::{Located, Target};
+use crate::node::redis::connect::{Location, Target};
 use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
 use crate::node::redis::{RedisLink, Worker};
 use crate::node::{Link, names};
@@ -151,7 +151,7 @@ impl Door {
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
             gate: self.gate.clone(),
-            located: Located::default(),
+            located: Location::default(),
             routes: None,
         };
         let (link, worker) = RedisLink::new(target, self.gate.clock.clone(), None);
@@ -187,7 +187,7 @@ impl Door {
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
             gate: self.gate.clone(),
-            located: Located::default(),
+            located: Location::default(),
             routes: None,
         };
         let lasting = self.lasting;

@@ -9,7 +9,6 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-
 use super::connect::{NewConnection, ServerTime};
 use super::native::{AcquireReplies, TrailerReplies};
 use super::outbox::Item;

@@ -14,7 +14,7 @@ use crate::runtime::drive::let_go;
 
 impl Routes {
     /// Keeps the map, and what waits, until the client is closed.
-    pub(in super::super) async fn run(self: Arc<Routes>) {
+    pub(crate) async fn run(self: Arc<Routes>) {
         lock(&self.state).rests = false;
         let mut reader = Reader {
             routes: self,

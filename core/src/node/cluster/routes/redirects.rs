@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use super::{Notifications, PAUSE, REDIRECTS, REFRESH, Routes};
 use crate::mutex::lock;
+use crate::node::Op;
 use crate::node::address::Endpoint;
 use crate::node::redis::map::at;
 use crate::node::redis::outbox::Item;
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
-use crate::node::Op;
 
 impl Router for Routes {
     fn redirected(&self, mut item: Box<Item>, redirect: Redirect, from: &Endpoint, calm: bool) {

@@ -28,7 +28,7 @@ pub(super) fn of_server(server: &Endpoint, fault: Fault) -> Fault {
 }
 
 /// The fault of a server that was not reached where the cluster says that it is.
-pub(in super::super) fn announced(server: &Endpoint, fault: Fault) -> Fault {
+pub(crate) fn announced(server: &Endpoint, fault: Fault) -> Fault {
     if !matches!(fault.kind, FaultKind::Unreachable | FaultKind::Timeout) {
         return fault;
     }

@@ -25,15 +25,15 @@ const STAMPS_EACH: u16 = 512;
 
 /// A shard that may vote.
 #[derive(Default)]
-pub(in super::super) struct ShardState {
+pub(crate) struct ShardState {
     /// Keys that are for trying what its user may do.
-    pub(in super::super) scratch: Vec<Vec<u8>>,
+    pub(crate) scratch: Vec<Vec<u8>>,
     /// How much longer it is in quarantine.
-    pub(in super::super) quarantine: Duration,
+    pub(crate) quarantine: Duration,
 }
 
 /// Finds out which hash slots the shard serves, and gives it a stamp, if restarts are guarded.
-pub(in super::super) async fn stamp(
+pub(crate) async fn stamp(
     target: &Target,
     greeted: &mut Greeting,
     record: &str,

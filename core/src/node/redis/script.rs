@@ -33,6 +33,8 @@ macro_rules! script {
 /// of one is defined there only, for defining it costs about as much as a call.
 fn whole(text: &str) -> String {
     let parts = [
+        ("--- guard.lua\n", include_str!("lua/guard.lua")),
+        ("--- value.lua\n", include_str!("lua/value.lua")),
         ("--- ban.lua\n", include_str!("lua/ban.lua")),
         ("--- form.lua\n", include_str!("lua/form.lua")),
         ("--- fits.lua\n", include_str!("lua/fits.lua")),

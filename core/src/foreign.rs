@@ -164,7 +164,8 @@ mod tests {
             let why = Info::parse(&what).unfit(false);
             shown.extend(why.map(|why| ("INFO", why)));
             let server = Server::parse(&what);
-            let parts = [server.version, server.eviction];
+            let version = server.flavor.version().map(str::to_owned);
+            let parts = [version, server.eviction];
             shown.extend(parts.into_iter().flatten().map(|part| ("a report", part)));
         }
         let expected = Expected {

@@ -7,7 +7,7 @@ const KEPT: usize = 256;
 
 /// Appends to a list that nearly always has one element: `push` alone would make
 /// room for four, in every lease that is held.
-pub(crate) fn push_lean<T>(list: &mut Vec<T>, element: T) {
+pub(crate) fn push_exact<T>(list: &mut Vec<T>, element: T) {
     if list.is_empty() {
         list.reserve_exact(1);
     }
@@ -39,9 +39,9 @@ mod tests {
     #[test]
     fn a_lean_list_grows_by_what_it_has() {
         let mut list = Vec::new();
-        push_lean(&mut list, 1);
+        push_exact(&mut list, 1);
         assert_eq!(list.capacity(), 1);
-        push_lean(&mut list, 2);
+        push_exact(&mut list, 2);
         assert_eq!(list, [1, 2]);
     }
 }

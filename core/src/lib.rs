@@ -144,13 +144,14 @@ pub mod sim {
     pub use crate::clock::{Clock, Instant, Sleep};
     pub use crate::node::admission;
     pub use crate::node::memory::{
-        Form, Line, MemoryNode, Message, OtherRecord, Place, Readers, Whom,
+        MemoryNode, Message, NodeQueue, OtherRecord, QueueEntry, Readers, ReservedFor, StoredValue,
     };
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Adopted, Companions, Fault, FaultKind, Field, Hint, Keys, Leaving, Link, LockId, Mode, Op,
-        Repair, Reply, Request, Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
+        Adopted, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
+        Mode, Op, Repair, Reply, Request, RequestContext, Seen, Sink, Standing, Subscriber, Value,
+        Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::inbox::Inbox;

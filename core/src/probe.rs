@@ -15,7 +15,7 @@ use crate::client::ClientBuilder;
 use crate::config::defaults;
 use crate::error::Error;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::Cause;
+use crate::node::admission::QuarantineCause;
 use crate::node::redis::replies::{self, Outcome};
 use crate::node::redis::{hashed, map, resp, script};
 use crate::node::{Op, Reply, Request, names};
@@ -39,7 +39,7 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 13] {
         named("acquire", &script::ACQUIRE),
         named("extend", &script::EXTEND),
         named("release", &script::RELEASE),
-        named("lean", &script::LEAN),
+        named("lean", &script::COMPARE_AND_DELETE),
         named("inspect", &script::INSPECT),
         named("share", &script::SHARE),
         named("share_extend", &script::SHARE_EXTEND),
@@ -101,7 +101,8 @@ pub fn init_command(namespace: &str, old: &str, new: &str, quarantine: Duration)
         &names::record_key(namespace)[..],
         &names::quarantine_key(namespace),
     ];
-    script::init_command(keys, old, new, (quarantine, Cause::New.word())).get_packed_command()
+    script::init_command(keys, old, new, (quarantine, QuarantineCause::New.word()))
+        .get_packed_command()
 }
 
 /// The answer to a request at the start of `bytes`, and its length; `None` if

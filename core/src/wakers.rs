@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use crate::lean::push_lean;
+use crate::lean::push_exact;
 
 /// The wakers of tasks that wait for one thing. Nearly always there is one,
 /// which costs no allocation.
@@ -87,7 +87,7 @@ impl Watchers {
         });
         match self.parked.iter_mut().find(|(other, _)| *other == at) {
             Some((_, waker)) => waker.clone_from(cx.waker()),
-            None => push_lean(&mut self.parked, (at, cx.waker().clone())),
+            None => push_exact(&mut self.parked, (at, cx.waker().clone())),
         }
         Poll::Pending
     }

@@ -14,7 +14,7 @@ use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::names;
-use crate::node::redis::connect::{Located, Target};
+use crate::node::redis::connect::{Location, Target};
 use crate::node::redis::dial::Sockets;
 use crate::node::redis::tls::Tls;
 use crate::node::redis::{declare, subscription};
@@ -149,7 +149,7 @@ pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>
         }),
         node,
         gate: gate.clone(),
-        located: Located::default(),
+        located: Location::default(),
         routes: None,
     }
 }

@@ -8,10 +8,11 @@ use crate::config::defaults;
 use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
-use crate::node::admission::{Cause, Expected, Newness, Record, Stranger, Unfit, beginning};
-use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
-use crate::node::redis::native::Delete;
-use crate::node::redis::resp::TooLong;
+use crate::node::admission::{
+    DeleteByValue, Expected, Newness, QuarantineCause, Record, Rejection, beginning,
+};
+use crate::node::redis::connect::{Diagnosis, Obstacle, PLACELESS, RUNLESS};
+use crate::node::{Cause, ServerState};
 use crate::report::{ClockOffset, Finding, NodeReport, Severity};
 
 /// A clock that is off by more than this is worth a note, for fences are made of it.
@@ -41,14 +42,14 @@ fn found(severity: Severity, id: &'static str, what: String, remedy: &str) -> Fi
 }
 
 /// What is said of the node at that address.
-pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> NodeReport {
+pub(super) fn report(address: &Address, looked: &Diagnosis, terms: &Terms<'_>) -> NodeReport {
     let server = &looked.server;
     let mut report = NodeReport {
         node: address.shown.to_string(),
         answers: !looked.round_trips.is_empty(),
         round_trip: round_trip(&looked.round_trips),
-        server: server.kind,
-        version: server.version.clone(),
+        server: server.flavor.name(),
+        version: server.flavor.version().map(str::to_owned),
         role: server.role,
         uptime: server.uptime,
         eviction: server.eviction.clone(),
@@ -56,11 +57,7 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
         memory_limit: server.memory_limit,
         record: "unknown",
         quarantine: looked.quarantine,
-        release: looked.delete.map(|delete| match delete {
-            Delete::DelIfEq => "delifeq",
-            Delete::DelEx => "delex",
-            Delete::Lean => "script",
-        }),
+        release: looked.delete.map(DeleteByValue::name),
         ..NodeReport::default()
     };
     let findings = &mut report.findings;
@@ -70,7 +67,10 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
             .as_ref()
             .map(|stopped| of_stop(stopped, looked)),
     );
-    let strange = matches!(looked.stopped, Some(Stopped::Unfit(Unfit::Stranger(_), _)));
+    let strange = matches!(
+        looked.stopped,
+        Some(Obstacle::Rejected(Rejection::Unsupported(_), _))
+    );
     if looked.info_lacks && !strange {
         findings.push(found(
             Severity::Warning,
@@ -209,73 +209,76 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
     report
 }
 
-/// How an error of a server begins that gives no vote to any lock, whatever it is asked; the finding, and what to
-/// do.
-const REFUSALS: [(&str, &str, &str); 10] = [
+/// The states of a server in which it gives no vote to any lock, whatever it is asked; the finding, and what to do.
+const REFUSALS: [(ServerState, &str, &str); 10] = [
     (
-        "OOM",
+        ServerState::OutOfMemory,
         "QD30",
         "give it more memory (CONFIG SET maxmemory): an empty server needs more than 1 MB, and \
          `quorlock explain sizes` says how many bytes a name takes, and for how long",
     ),
     (
-        "MISCONF",
+        ServerState::CannotPersist,
         "QD31",
         "make room on its disk and look into its log; locks need no snapshots: CONFIG SET save \"\" \
          ends them",
     ),
     (
-        "NOREPLICAS",
+        ServerState::FewReplicas,
         "QD32",
         "bring its replicas back, or lower its min-replicas-to-write",
     ),
     (
-        "BUSY",
+        ServerState::RunsScript,
         "QD33",
         "SCRIPT KILL ends the script that another program has started there; give the locks a server \
          of their own",
     ),
     (
-        "ERR max number of clients",
+        ServerState::ManyClients,
         "QD34",
         "end a program that has many connections to it, by what the other nodes' CLIENT LIST and the \
          hosts tell (ss -tnp): until then no redis-cli is let in; then CONFIG SET maxclients",
     ),
     (
-        "DENIED",
+        ServerState::Protected,
         "QD35",
         "its protected mode takes clients of its own machine alone: give it a file of users whose \
          first line is `user default off`, and a user with a password (`quorlock explain deploy`)",
     ),
     (
-        "LOADING",
+        ServerState::Loading,
         "QD36",
         "wait: it is reading its data; a server that is for locks alone needs none",
     ),
     (
-        "MASTERDOWN",
+        ServerState::NoMaster,
         "QD36",
         "wait: it is a replica that has no link to its master, or look at that link",
     ),
-    ("READONLY", "QD06", "list the master in its place"),
     (
-        "CLUSTERDOWN",
+        ServerState::ReadOnly,
+        "QD06",
+        "list the master in its place",
+    ),
+    (
+        ServerState::ClusterDown,
         "QD37",
         "look at CLUSTER INFO and at the primaries that have failed: a part of the hash slots is served \
          by none",
     ),
 ];
 
-/// The finding of an error of the server's, if it is one of those, also where that stands behind
-/// words of ours.
-fn refusal(text: &str) -> Option<(&'static str, &'static str)> {
-    let said = |begin: &str| text.split(": ").any(|part| part.starts_with(begin));
-    let found = REFUSALS.iter().find(|(begin, ..)| said(begin))?;
+/// The finding of a fault, if its cause is one of those.
+fn refusal(cause: Cause) -> Option<(&'static str, &'static str)> {
+    let found = REFUSALS
+        .iter()
+        .find(|(state, ..)| cause == Cause::State(*state))?;
     Some((found.1, found.2))
 }
 
 /// How much memory a server uses, and how much it may.
-fn used(looked: &Looked) -> Option<String> {
+fn used(looked: &Diagnosis) -> Option<String> {
     let (used, most) = (looked.server.memory_used?, looked.server.memory_limit?);
     Some(format!(
         " (it uses {used} bytes, and its maxmemory is {most})"
@@ -283,68 +286,68 @@ fn used(looked: &Looked) -> Option<String> {
 }
 
 /// A look that came to its end before all was seen.
-fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
+fn of_stop(stopped: &Obstacle, looked: &Diagnosis) -> Finding {
     if let Some(fault) = stopped.fault()
-        && let Some((id, remedy)) = refusal(&fault.text)
+        && let Some((id, remedy)) = refusal(fault.cause)
     {
         let full = (id == "QD30").then(|| used(looked)).flatten();
         let what = format!("{}{}", fault.text, full.unwrap_or_default());
         return found(Severity::Error, id, what, remedy);
     }
     let (id, why, remedy) = match stopped {
-        Stopped::Unreached(fault) if TooLong::is_told_in(&fault.text) => (
+        Obstacle::Unreached(fault) if fault.cause == Cause::LongReply => (
             "QD28",
             &*fault.text,
             "look what the node's address leads to, and what it answers there (INFO, CLUSTER SLOTS, \
              the key of its record)",
         ),
-        Stopped::Clock(fault) => ("QD29", &*fault.text, "set its clock, by NTP"),
-        Stopped::Unreached(fault) => (
+        Obstacle::Clock(fault) => ("QD29", &*fault.text, "set its clock, by NTP"),
+        Obstacle::Unreached(fault) => (
             "QD01",
             &*fault.text,
             "start the server, have it go on if it is stopped (kill -CONT), or look at its address and \
              at the network between",
         ),
-        Stopped::Tls(fault) => (
+        Obstacle::Tls(fault) => (
             "QD16",
             &*fault.text,
             "look at the node's certificate and at `ca`, `cert` and `key`; redis:// is for a port \
              without TLS",
         ),
-        Stopped::Refused(fault) => (
+        Obstacle::Refused(fault) => (
             "QD02",
             &*fault.text,
             "give the user and the password that the server knows in the node's URL",
         ),
-        Stopped::Unnamed(fault) => (
+        Obstacle::Unnamed(fault) => (
             "QD24",
             &*fault.text,
             "write the URL as `quorlock explain sentinel` has it: the master by the name that the sentinels \
              know, and their own user and password if they want those",
         ),
-        Stopped::Lacks(fault) => (
+        Obstacle::Lacks(fault) => (
             "QD03",
             &*fault.text,
             "give its user the permissions that `quorlock acl` prints",
         ),
-        Stopped::NoVote(fault) => (
+        Obstacle::NoVote(fault) => (
             "QD38",
             &*fault.text,
             "look into the server's log; it answers, and refuses what every lock does",
         ),
-        Stopped::Several(fault) => (
+        Obstacle::Several(fault) => (
             "QD25",
             &*fault.text,
             "list each server by a name or an address of its own",
         ),
-        Stopped::Unfit(unfit, why) => match unfit {
-            Unfit::Stranger(kind) => {
-                let (id, remedy) = of_kind(*kind);
+        Obstacle::Rejected(unfit, why) => match unfit {
+            Rejection::Unsupported(kind) => {
+                let (id, remedy) = kind.finding();
                 (id, &**why, remedy)
             }
-            Unfit::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
-            Unfit::Replica => ("QD06", &**why, "list the master in its place"),
-            Unfit::Evicts => (
+            Rejection::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
+            Rejection::Replica => ("QD06", &**why, "list the master in its place"),
+            Rejection::Evicts => (
                 "QD07",
                 &**why,
                 "CONFIG SET maxmemory-policy noeviction, or a server of its own",
@@ -352,31 +355,6 @@ fn of_stop(stopped: &Stopped, looked: &Looked) -> Finding {
         },
     };
     found(Severity::Error, id, why.to_owned(), remedy)
-}
-
-/// A server of a kind that can be no node.
-fn of_kind(kind: Stranger) -> (&'static str, &'static str) {
-    match kind {
-        Stranger::Clustered => (
-            "QD05",
-            "write redis+cluster://, or list servers that stand alone",
-        ),
-        Stranger::Sentinel => (
-            "QD17",
-            "write redis+sentinel://, and the name by which the sentinels know the master \
-             (`quorlock explain sentinel`)",
-        ),
-        Stranger::Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
-        Stranger::ActiveActive => (
-            "QD19",
-            "give the locks servers of their own that do not replicate each other",
-        ),
-        Stranger::Proxy => (
-            "QD20",
-            "list the servers behind it, each by its own address",
-        ),
-        Stranger::Scriptless => ("QD21", "turn scripts on, or install Redis or Valkey"),
-    }
 }
 
 /// A share of memory, or of connections, from which on a server is nearly full, in percent.
@@ -387,7 +365,7 @@ const RENEWED: Duration = Duration::from_secs(14 * 86_400);
 const FLOOD: u64 = 2000;
 
 /// What will keep locks from being won soon.
-fn crowded(looked: &Looked) -> Vec<Finding> {
+fn crowded(looked: &Diagnosis) -> Vec<Finding> {
     let (server, census) = (&looked.server, &looked.census);
     let mut findings = Vec::new();
     let mut soon = |id, what: String, remedy| {
@@ -453,7 +431,7 @@ fn crowded(looked: &Looked) -> Vec<Finding> {
 }
 
 /// What a server lacks that answers well, and locks can do without.
-fn degraded(looked: &Looked, findings: &mut Vec<Finding>) {
+fn degraded(looked: &Diagnosis, findings: &mut Vec<Finding>) {
     let mut lacks = |id, what: &str, remedy| {
         findings.push(found(Severity::Warning, id, format!("it {what}"), remedy));
     };
@@ -500,12 +478,12 @@ fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {
     )
 }
 
-fn quarantine(looked: &Looked, restarted: bool, fails_over: bool) -> Finding {
+fn quarantine(looked: &Diagnosis, restarted: bool, fails_over: bool) -> Finding {
     let left = looked.quarantine;
     let what = match (restarted, fails_over) {
         (false, _) if looked.cause.is_some() => format!(
             "it {}, so it may have lost votes: it is in quarantine for another {left:?}",
-            looked.cause.map(Cause::told).unwrap_or_default()
+            looked.cause.map(QuarantineCause::told).unwrap_or_default()
         ),
         (true, false) => {
             "it has restarted: it gives no vote for max_ttl from when a client meets it".into()
@@ -540,7 +518,7 @@ pub(super) fn seated_twice(report: &mut NodeReport, why: String) {
 /// Notes how the clocks of the nodes stand against the one in the middle.
 pub(super) fn clocks(
     reports: &mut [NodeReport],
-    looked: &[Option<Looked>],
+    looked: &[Option<Diagnosis>],
     now: Instant,
     drift: f64,
 ) {

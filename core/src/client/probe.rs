@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::event::LogEvent;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{Gate, Record};
-use crate::node::redis::connect::{Looked, inboxes, look};
+use crate::node::redis::connect::{Diagnosis, inboxes, look};
 use crate::protocol::quorum::quorum;
 use crate::report::{Finding, Health, NodeReport, Probe, Readiness, Severity};
 use crate::runtime::task::Task;
@@ -42,7 +42,7 @@ impl Look<'_> {
     }
 
     /// Begins to look at each node; nothing of one within the process.
-    fn begin(&self) -> Vec<Option<Task<Looked>>> {
+    fn begin(&self) -> Vec<Option<Task<Diagnosis>>> {
         let settings = &self.client.settings;
         let most = settings.connect_timeout + settings.node_timeout * STEPS;
         let begin = |(node, address): (usize, &Address)| {
@@ -117,7 +117,7 @@ impl Look<'_> {
     }
 
     /// What is expected of the nodes, as these have seen it.
-    fn terms<'b>(&'b self, seen: &'b [Option<Looked>]) -> Terms<'b> {
+    fn terms<'b>(&'b self, seen: &'b [Option<Diagnosis>]) -> Terms<'b> {
         let (settings, set) = (&self.client.settings, &self.client.set);
         let records = || seen.iter().flatten().map(|looked| looked.record.as_ref());
         let epoch = records()
@@ -192,7 +192,7 @@ pub(super) async fn probe_node(client: &Inner, url: &str) -> Result<Readiness, E
     let place = place_of(client, url)?;
     let look = Look::of(client);
     let mut work = look.begin();
-    let mut seen: Vec<Option<Looked>> = work.iter().map(|_| None).collect();
+    let mut seen: Vec<Option<Diagnosis>> = work.iter().map(|_| None).collect();
     let address = &client.settings.nodes[place];
     let Some(own) = work[place].take() else {
         return Ok(Readiness {
@@ -221,7 +221,7 @@ pub(super) async fn probe_node(client: &Inner, url: &str) -> Result<Readiness, E
         })
         .await;
     }
-    let is_founded = |looked: &Looked| {
+    let is_founded = |looked: &Diagnosis| {
         let record = looked.record.iter().flatten().next();
         record.is_some_and(|text| look.epoch(text).is_some())
     };
@@ -249,7 +249,7 @@ pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
     let (settings, set) = (&client.settings, &client.set);
     let look = Look::of(client);
     let gate = &look.gate;
-    let mut seen: Vec<Option<Looked>> = Vec::with_capacity(settings.nodes.len());
+    let mut seen: Vec<Option<Diagnosis>> = Vec::with_capacity(settings.nodes.len());
     for work in look.begin() {
         seen.push(match work {
             Some(work) => Some(work.await?),
@@ -258,7 +258,7 @@ pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
     }
     let terms = look.terms(&seen);
     let now = set.clock.now();
-    let of = |(address, looked): (&Address, &Option<Looked>)| match looked {
+    let of = |(address, looked): (&Address, &Option<Diagnosis>)| match looked {
         Some(looked) => report(address, looked, &terms),
         None => of_memory(address),
     };

@@ -100,7 +100,7 @@ impl Lease {
         let exported = Exported {
             set_name: settings.set_name.to_string(),
             nodes: settings.nodes.len() as u64,
-            queue: hold.keys().companions.queue().to_vec(),
+            queue: hold.keys().aux.queue().to_vec(),
             name: self.name.to_vec(),
             raw: self.naming == Naming::Raw,
             slot: self.slot(),

@@ -59,7 +59,7 @@ impl Lock {
             Some(slot) => keys.of_slot(slot),
             None => Keys::clone(keys),
         };
-        let queue = keys.companions.queue();
+        let queue = keys.aux.queue();
         if queue != exported.queue {
             return Err(Error::invalid(format!(
                 "the lease of the lock {} was exported from another namespace: its queue is {}, and \

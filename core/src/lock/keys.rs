@@ -25,19 +25,19 @@ pub(super) fn keys(
             given::shown("name", &String::from_utf8_lossy(name))
         )));
     }
-    let (lock, companions) = match options.mode() {
+    let (lock, aux) = match options.mode() {
         _ if options.layout == Layout::Redisson => {
-            let companions = names::redisson(namespace, &key);
-            (key, companions)
+            let aux = names::redisson(namespace, &key);
+            (key, aux)
         }
         Mode::AnySlot(_) if naming == Naming::Tagged => names::semaphore(namespace, &key),
         _ => {
-            let companions = names::companions(namespace, &key, naming);
-            (key, companions)
+            let aux = names::aux(namespace, &key, naming);
+            (key, aux)
         }
     };
     Ok(Arc::new(Keys {
-        companions,
+        aux,
         lock: lock.into(),
         waits: client.waits,
         fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),

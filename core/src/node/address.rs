@@ -21,7 +21,7 @@ use crate::node::Fault;
 pub(crate) use endpoint::Seeds;
 pub(crate) use endpoint::{Endpoint, Sentinels, shown};
 use endpoint::{number_of, percent_decoded, with_database};
-use listed::By;
+use listed::Discovery;
 
 /// Who has named the nodes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,9 +187,9 @@ impl Address {
 
     /// The address in a URL that names several hosts, by what comes behind its scheme; or why
     /// that is none.
-    fn of_several(by: By, tls: bool, rest: &str, origin: Origin) -> Result<Address, String> {
+    fn of_several(by: Discovery, tls: bool, rest: &str, origin: Origin) -> Result<Address, String> {
         Ok(match by {
-            By::Sentinel => {
+            Discovery::Sentinel => {
                 let parts = sentinel::parse(tls, rest)?;
                 Address {
                     endpoint: Endpoint::Sentinel(Arc::new(parts.sentinels)),
@@ -200,7 +200,7 @@ impl Address {
                     shown: parts.shown.into(),
                 }
             }
-            By::Cluster => {
+            Discovery::Cluster => {
                 let parts = cluster::parse(tls, rest)?;
                 Address {
                     endpoint: Endpoint::Cluster(Arc::new(parts.seeds)),

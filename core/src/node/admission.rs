@@ -11,22 +11,22 @@
 //! | file | one idea |
 //! |---|---|
 //! | [`record`] | the record, and whether it is of the expected set |
+//! | [`flavor`] | kinds of servers, and what depends on them |
 //! | [`founding`] | what all nodes have shown, and what follows: founding a set, giving a record, refusing |
 //! | [`survey`] | that, shared by the connections of a client, which wait for each other |
 //! | [`info`] | what a server says of itself: whether it may serve, and whether it is new |
-//! | [`stranger`] | kinds of servers that can be no node |
 //! | [`server`] | the same for people: what it is, and how it stands |
 //! | [`roster`] | no server votes in two places |
 //! | [`steps`] | a clock that steps forward ends no quarantine |
 
 pub mod cause;
+pub(crate) mod flavor;
 mod founding;
 pub mod info;
 pub mod record;
 pub mod roster;
 pub(crate) mod server;
 pub mod steps;
-pub(crate) mod stranger;
 pub mod survey;
 
 use std::sync::Arc;
@@ -37,17 +37,18 @@ use crate::clock::{Clock, drift_allowance};
 use crate::event::LogEvent;
 use crate::token::Rng;
 
-pub use cause::Cause;
-pub use founding::{Look, Next, Refusal};
-pub(crate) use info::Reign;
-pub(crate) use info::Unfit;
+pub use cause::QuarantineCause;
+pub(crate) use flavor::DeleteByValue;
+pub use flavor::UnsupportedServer;
+pub use founding::{Admission, Observation, Refusal};
+pub(crate) use info::PromotionHistory;
+pub(crate) use info::Rejection;
 pub use info::{Info, Newness, may_have_voted};
 pub use record::Record;
 pub(crate) use record::beginning;
 pub use roster::Roster;
 pub(crate) use server::Server;
 pub use steps::StepWatch;
-pub(crate) use stranger::Stranger;
 pub use survey::Survey;
 
 /// What a client expects of every node of its set.

@@ -31,22 +31,22 @@ use super::{Keys, Reply};
 use crate::clock::Instant;
 use line::Listeners;
 
-pub use form::{Form, Whom};
-pub use line::{Line, Message, Place};
+pub use form::{ReservedFor, StoredValue};
+pub use line::{Message, NodeQueue, QueueEntry};
 pub(crate) use link::{MemoryLink, forget};
 pub use readers::Readers;
 
 /// The state of one node. Time is an argument, as everything else.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryNode {
-    keys: BTreeMap<Arc<[u8]>, (Form, Instant)>,
+    keys: BTreeMap<Arc<[u8]>, (StoredValue, Instant)>,
     /// Counters of fences, and the ends of their lives.
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
     /// Whose the last fence is that a lease has told, by the keys of counters: the first 48 bits
     /// of its token, and that fence.
     told: BTreeMap<Arc<[u8]>, (u64, u64)>,
     /// Who waits, by the keys of their queues.
-    lines: BTreeMap<Arc<[u8]>, line::Line>,
+    lines: BTreeMap<Arc<[u8]>, line::NodeQueue>,
     /// Who shares a lock, by the keys of the sets.
     readers: BTreeMap<Arc<[u8]>, readers::Readers>,
     /// The locks in Redisson's layout that are held.
@@ -68,7 +68,7 @@ pub struct MemoryNode {
 
 /// What a node answers: a reply, or that it holds another record than the one
 /// expected.
-pub type Answer = Result<Reply, OtherRecord>;
+pub type ScriptAnswer = Result<Reply, OtherRecord>;
 
 /// The node holds another record: see [`admission`](super::admission).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,17 +149,17 @@ impl MemoryNode {
 
     /// Drops all that goes by the lock of these keys, in its layout: what is left is other locks'.
     pub fn forget(&mut self, keys: &Keys) {
-        self.counters.remove(keys.companions.counter());
-        self.told.remove(keys.companions.counter());
+        self.counters.remove(keys.aux.counter());
+        self.told.remove(keys.aux.counter());
         if keys.field.is_some() {
             self.hashes.remove(&keys.lock);
-            self.tokens.remove(keys.companions.queue());
+            self.tokens.remove(keys.aux.queue());
             self.listening.remove(&keys.lock);
             return;
         }
         self.keys.remove(&keys.lock);
-        self.lines.remove(keys.companions.queue());
-        self.readers.remove(&keys.companions.shared()[..]);
+        self.lines.remove(keys.aux.queue());
+        self.readers.remove(&keys.aux.shared()[..]);
         self.bans.forget(keys);
     }
 

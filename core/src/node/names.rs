@@ -5,7 +5,7 @@
 //! becomes the tag. `{x}` and `x` are one name. A raw name is the key, and so one that a
 //! tagged name of this namespace could have, or what goes with it, is refused.
 
-use super::Companions;
+use super::AuxKeys;
 use crate::error::Error;
 use crate::given;
 
@@ -123,15 +123,15 @@ pub fn slot_of(namespace: &str, key: &[u8]) -> Option<(Vec<u8>, u32)> {
 }
 
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
-/// `q` the queue, `f` the counter of fences, `s` [those that share it](Companions::shared),
-/// `x` the [bans](Companions::bans).
+/// `q` the queue, `f` the counter of fences, `s` [those that share it](AuxKeys::shared),
+/// `x` the [bans](AuxKeys::bans).
 ///
 /// Behind it those of a raw name have a `#`, with which no other name begins, and then
 /// `{name}` where it has no braces, `#name` where it has a hash tag, `##name` where it has
 /// braces that form none. No two of these are alike: the first has a brace where the others
 /// have a `#`, and a `#` in front makes no tag and ends none. They share the slot of the lock's
 /// own key but for the third, since no key around such a name hashes as the name does.
-pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
+pub fn aux(namespace: &str, key: &[u8], naming: Naming) -> AuxKeys {
     let tail: [&[u8]; 3] = match naming {
         Naming::Tagged => [b"", &key[namespace.len()..], b""],
         Naming::Raw if hash_tag(key).is_some() => [b"##", key, b""],
@@ -140,15 +140,15 @@ pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
     };
     let space = namespace.as_bytes();
     let named = |mark: &[u8]| [space, mark, tail[0], tail[1], tail[2]].concat();
-    Companions::of(&named(b"#q:"), &named(b"#f:"))
+    AuxKeys::of(&named(b"#q:"), &named(b"#f:"))
 }
 
 /// The keys of a lock in Redisson's layout, beside its own, which is the name: where the tokens
 /// are, and Redisson's counter of fences (`RedissonFencedLock`).
-pub fn redisson(namespace: &str, name: &[u8]) -> Companions {
-    let mut tokens = companions(namespace, name, Naming::Raw).queue().to_vec();
+pub fn redisson(namespace: &str, name: &[u8]) -> AuxKeys {
+    let mut tokens = aux(namespace, name, Naming::Raw).queue().to_vec();
     tokens[namespace.len() + 1] = b'h';
-    Companions::of(&tokens, &prefixed(b"redisson_lock_token", name))
+    AuxKeys::of(&tokens, &prefixed(b"redisson_lock_token", name))
 }
 
 /// The channel on which Redisson tells that such a lock is free (`RedissonLock`).
@@ -174,12 +174,9 @@ pub(crate) fn shares_hash_slot(name: &[u8]) -> bool {
 /// The keys of a semaphore of that name, whose lock would have this `key`: one by which it is
 /// known, under which nothing is stored, and those that go with it, among which that of the
 /// counter is stored under neither. [`Keys::of_slot`](super::Keys::of_slot) makes the others of them.
-pub fn semaphore(namespace: &str, key: &[u8]) -> (Vec<u8>, Companions) {
+pub fn semaphore(namespace: &str, key: &[u8]) -> (Vec<u8>, AuxKeys) {
     let named = |mark: &[u8]| [namespace.as_bytes(), mark, &key[namespace.len()..]].concat();
-    (
-        named(b"#p:"),
-        Companions::of(&named(b"#pq:"), &named(b"#pf:")),
-    )
+    (named(b"#p:"), AuxKeys::of(&named(b"#pq:"), &named(b"#pf:")))
 }
 
 /// The key of a node's record.
@@ -367,7 +364,7 @@ mod tests {
             ("{}{7}", "lock:#f:###{}{7}"),
             ("jobs}", "lock:#f:###jobs}"),
         ] {
-            let all = companions("lock:", name.as_bytes(), Naming::Raw);
+            let all = aux("lock:", name.as_bytes(), Naming::Raw);
             assert_eq!(all.counter(), counter.as_bytes());
             assert_eq!(all.queue(), counter.replace("#f", "#q").as_bytes());
             assert_eq!(all.bans(), counter.replace("#f", "#x").as_bytes());
@@ -399,7 +396,7 @@ mod tests {
                 return Ok(());
             };
             prop_assert!(x != y);
-            let all = companions("lock:", &x, Naming::Tagged);
+            let all = aux("lock:", &x, Naming::Tagged);
             for other in [all.queue(), all.counter(), &all.bans()[..], &all.shared()] {
                 prop_assert!(other != y);
             }
@@ -410,7 +407,7 @@ mod tests {
             let naming = |raw| if raw { Naming::Raw } else { Naming::Tagged };
             let keys = |n: &[u8], naming| {
                 let key = lock_key("lock:", n, naming).ok()?;
-                let all = companions("lock:", &key, naming);
+                let all = aux("lock:", &key, naming);
                 Some((key, [all.queue().to_vec(), all.counter().to_vec(), all.bans(), all.shared()]))
             };
             if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
@@ -429,10 +426,10 @@ mod tests {
             let key = |n: &[u8]| lock_key("lock:", n, Naming::Tagged).ok();
             let (Some(x), Some(y)) = (key(&a), key(&b)) else { return Ok(()) };
             let slot = |key: &[u8], slot: u8| {
-                let (lock, companions) = semaphore("lock:", key);
+                let (lock, aux) = semaphore("lock:", key);
                 let keys = Keys {
                     lock: lock.into(),
-                    companions,
+                    aux,
                     waits: Waits {
                         reservation: Duration::ZERO,
                         place: Duration::ZERO,
@@ -451,22 +448,22 @@ mod tests {
             // By its key: one lock may have two names, with its braces and without.
             let found = slot_of("lock:", &one.lock).map(|(name, slot)| (key(&name), slot));
             prop_assert_eq!(found, (slots.0 < 128).then(|| (Some(x.clone()), slots.0.into())));
-            for key in [&x, one.companions.queue(), one.companions.counter()] {
+            for key in [&x, one.aux.queue(), one.aux.counter()] {
                 prop_assert_eq!(slot_of("lock:", key), None);
             }
-            prop_assert_eq!(one.companions.counter() == other.companions.counter(), same);
+            prop_assert_eq!(one.aux.counter() == other.aux.counter(), same);
             // Those of all slots, and of all of them the hash slot.
-            for all in [|k: &Keys| k.companions.queue().to_vec(), |k: &Keys| k.companions.bans()] {
+            for all in [|k: &Keys| k.aux.queue().to_vec(), |k: &Keys| k.aux.bans()] {
                 let (one, other) = (all(&one), all(&other));
                 prop_assert_eq!(one == other, x == y);
                 prop_assert_eq!(hashed(&one), hashed(&x));
             }
             prop_assert_eq!(hashed(&one.lock), hashed(&x));
-            prop_assert_eq!(hashed(one.companions.counter()), hashed(&x));
-            let others = companions("lock:", &y, Naming::Tagged);
+            prop_assert_eq!(hashed(one.aux.counter()), hashed(&x));
+            let others = aux("lock:", &y, Naming::Tagged);
             let others = [y, others.queue().to_vec(), others.counter().to_vec(), others.bans(), others.shared()];
-            let own = [one.lock.to_vec(), one.companions.queue().to_vec(), one.companions.counter().to_vec(),
-                       one.companions.bans(), one.companions.shared()];
+            let own = [one.lock.to_vec(), one.aux.queue().to_vec(), one.aux.counter().to_vec(),
+                       one.aux.bans(), one.aux.shared()];
             prop_assert!(own.iter().all(|key| !others.contains(key)));
             prop_assert_eq!(own.iter().collect::<BTreeSet<_>>().len(), own.len());
         }
@@ -475,7 +472,7 @@ mod tests {
         fn companions_share_the_slot_of_their_lock(a in name(), raw in any::<bool>()) {
             let naming = if raw { Naming::Raw } else { Naming::Tagged };
             if let Ok(key) = lock_key("lock:", &a, naming) {
-                let all = companions("lock:", &key, naming);
+                let all = aux("lock:", &key, naming);
                 let braces = a.iter().any(|b| matches!(b, b'{' | b'}'));
                 let shared = !raw || hash_tag(&a).is_some() || !braces;
                 for other in [all.queue(), all.counter(), &all.bans()[..], &all.shared()] {
@@ -486,7 +483,7 @@ mod tests {
 
         #[test]
         fn a_lock_key_is_no_companion_key(a in name()) {
-            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#s:…`, `lock:#x:…`,
+            // AuxKeys of any name are `lock:#f:…`, `lock:#q:…`, `lock:#s:…`, `lock:#x:…`,
             // `lock:#node`, `lock:#quarantine`: no lock key begins so.
             if let Ok(key) = lock_key("lock:", &a, Naming::Tagged) {
                 prop_assert!(!key.starts_with(b"lock:#"));

@@ -108,7 +108,7 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Mode, Value, Waits};
+    use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Value, Waits};
     use std::sync::Arc;
 
     const TTL: Duration = Duration::from_millis(1_000);
@@ -126,7 +126,7 @@ mod tests {
             native: true,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::of(b"q", b"f"),
+                aux: AuxKeys::of(b"q", b"f"),
                 waits: Waits {
                     reservation: TTL,
                     place: TTL,
@@ -139,7 +139,7 @@ mod tests {
             }),
             value: Value(b"v"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: key_end(TIME, TTL),
         }
     }

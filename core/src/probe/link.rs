@@ -15,7 +15,7 @@ use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::cluster::ClusterLink;
-use crate::node::redis::connect::{Located, Target};
+use crate::node::redis::connect::{Location, Target};
 use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
 use crate::node::redis::{RedisLink, Worker};
 use crate::node::{Link, names};
@@ -151,7 +151,7 @@ impl Door {
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
             gate: self.gate.clone(),
-            located: Located::default(),
+            located: Location::default(),
             routes: None,
         };
         let (link, worker) = RedisLink::new(target, self.gate.clock.clone(), None);
@@ -187,7 +187,7 @@ impl Door {
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
             gate: self.gate.clone(),
-            located: Located::default(),
+            located: Location::default(),
             routes: None,
         };
         let lasting = self.lasting;
@@ -210,7 +210,7 @@ fn task_of(worker: Worker, lasting: bool) -> Task {
     }
 }
 
-/// The number of a server whose own address is this: [`Ticket::server`](crate::node::Ticket::server).
+/// The number of a server whose own address is this: [`RequestContext::server`](crate::node::RequestContext::server).
 pub fn server(address: &str) -> u64 {
     fnv1a(address.as_bytes())
 }

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::mutex::lock;
-use crate::node::{Fault, FaultKind, Reply, Request, Sink, Ticket};
+use crate::node::{Fault, FaultKind, Reply, Request, RequestContext, Sink};
 use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;
 
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Sink for Answers {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         if let Some(time) = time {
             self.set.observe(ticket, self.set.clock.now(), time);
         }
@@ -66,7 +66,7 @@ pub(crate) fn ask_all(
     let sink: Arc<dyn Sink> = answers.clone();
     let ask = |node| Outgoing {
         request: request.clone(),
-        ticket: Ticket {
+        ticket: RequestContext {
             node,
             sent: now,
             deadline,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::node::{Fault, Keys, Leaving, Op, Reply, Request, Seen, Value};
+use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::inspect::{Finding, Said, finding};
 use crate::protocol::quorum::quorum;
@@ -97,7 +97,7 @@ pub(crate) async fn force_out(
             keys: keys.clone(),
             value: target.value.clone(),
             waiter: None,
-            leaving: Leaving::Forced(target.ban),
+            leaving: AfterRelease::Forced(target.ban),
             not_after: 0,
         };
         ask_all(set, &request, node_timeout)

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::names::{Naming, beat_key, companions};
-use crate::node::{Keys, Leaving, Mode, Op, Reply, Request, Sink, Ticket, Value, Waits, native};
+use crate::node::names::{Naming, aux, beat_key};
+use crate::node::{
+    AfterRelease, Keys, Mode, Op, Reply, Request, RequestContext, Sink, Value, Waits, native,
+};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Wakers;
@@ -129,7 +131,7 @@ impl Heartbeat {
         let [name, token] = [(); 2].map(|()| Token::with_jitter(&*set.rng, 0).0);
         let key = beat_key(&set.namespace, &name.as_str()[..16]);
         let keys = Arc::new(Keys {
-            companions: companions(&set.namespace, &key, Naming::Tagged),
+            aux: aux(&set.namespace, &key, Naming::Tagged),
             lock: key.into(),
             waits: Waits {
                 reservation: ttl,
@@ -160,10 +162,10 @@ impl Heartbeat {
                     keys: keys.clone(),
                     value: value.clone(),
                     waiter: None,
-                    leaving: Leaving::Free,
+                    leaving: AfterRelease::Free,
                     not_after,
                 },
-                ticket: Ticket {
+                ticket: RequestContext {
                     node,
                     sent: now,
                     deadline,
@@ -182,7 +184,7 @@ impl Heartbeat {
 struct Beat(Arc<Set>);
 
 impl Sink for Beat {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         let Beat(set) = self;
         if let Some(time) = time {
             set.observe(ticket, set.clock.now(), time);
@@ -243,7 +245,7 @@ mod tests {
         fn send(
             &self,
             request: Request,
-            ticket: Ticket,
+            ticket: RequestContext,
             sink: Arc<dyn Sink>,
             _: Instant,
         ) -> Option<Wakers> {

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::node::{
-    FaultKind, Keys, Leaving, Nodes, Op, Reply, Request, Sink, Ticket, Value, Waiter,
+    AfterRelease, FaultKind, Keys, Nodes, Op, Reply, Request, RequestContext, Sink, Value, Waiter,
 };
 use crate::owner::Bound;
 use crate::protocol::claim::effects::{Ask, Counts, Effects, Over, Wake, Warnings};
@@ -369,10 +369,10 @@ impl Hold {
                 keys: keys.clone(),
                 value: value.clone(),
                 waiter: self.waiter.clone(),
-                leaving: Leaving::Free,
+                leaving: AfterRelease::Free,
                 not_after: ask.not_after,
             },
-            ticket: Ticket {
+            ticket: RequestContext {
                 node: ask.node,
                 sent: now,
                 deadline: ask.deadline,
@@ -385,7 +385,7 @@ impl Hold {
     }
 
     /// Takes a reply to anything but a release into account.
-    fn take(&self, ticket: Ticket, reply: &Reply, time: Option<u64>) {
+    fn take(&self, ticket: RequestContext, reply: &Reply, time: Option<u64>) {
         let now = self.set.clock.now();
         if let Some(time) = time {
             self.set.observe(ticket, now, time);
@@ -478,7 +478,7 @@ impl State {
 }
 
 impl Sink for Hold {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         self.take(ticket, &reply, time);
     }
 

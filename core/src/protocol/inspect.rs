@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::node::{Fault, Keys, Leaving, Op, Reply, Request, Seen, Standing, Value};
+use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Standing, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
@@ -126,7 +126,7 @@ fn request(keys: &Arc<Keys>) -> Request {
         keys: keys.clone(),
         value: Value(Arc::default()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     }
 }

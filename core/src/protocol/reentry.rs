@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::hash::HashMap;
-use crate::lean::push_lean;
+use crate::lean::push_exact;
 use crate::mutex::lock;
 use crate::node::{LockId, Mode};
 use crate::owner::{Owner, OwnerId};
@@ -49,7 +49,7 @@ pub(crate) struct Share {
 impl Held {
     fn share(self: &Arc<Held>, first: bool) -> Share {
         let released = Arc::new(AtomicBool::new(false));
-        push_lean(&mut lock(&self.handles), released.clone());
+        push_exact(&mut lock(&self.handles), released.clone());
         Share {
             held: self.clone(),
             released,

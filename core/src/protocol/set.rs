@@ -11,7 +11,7 @@ use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
-use crate::node::{FaultKind, Link, Reply, Request, Sink, Ticket};
+use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink};
 use crate::protocol::apart::Apart;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
@@ -68,7 +68,7 @@ pub(crate) struct Met {
 /// A request, and what goes with it to its node's link.
 pub(crate) struct Outgoing {
     pub(crate) request: Request,
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: RequestContext,
     /// A release is sent again until then.
     pub(crate) give_up: Instant,
 }
@@ -237,7 +237,7 @@ impl Set {
     }
 
     /// Takes the `TIME` into account that the ticket's server told.
-    pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
+    pub(crate) fn observe(&self, ticket: RequestContext, received: Instant, time: u64) {
         let node = ticket.node;
         let clock = &self.clocks[node];
         let step =

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quorlock::sim::Instant;
 use quorlock::sim::admission::{
-    Expected, Info, Look, Newness, Next, Record, Refusal, Roster, Survey, may_have_voted,
+    Admission, Expected, Info, Newness, Observation, Record, Refusal, Roster, Survey,
+    may_have_voted,
 };
 
 use crate::halves;
@@ -55,7 +56,7 @@ fn decided(expected: &Expected, stored: &str, run: Option<&str>, lost: (Newness,
         expected.clone(),
         ["a", "b", "c"].map(|n| (n.into(), false)).into(),
     );
-    let look = |stored: Option<&str>, run: Option<&str>| Look {
+    let look = |stored: Option<&str>, run: Option<&str>| Observation {
         stored: stored.map(str::to_owned),
         run: run.map(str::to_owned),
         newness,
@@ -66,31 +67,31 @@ fn decided(expected: &Expected, stored: &str, run: Option<&str>, lost: (Newness,
     let own = Record::new(expected, 1, "n2", Some("r")).to_string();
     assert_eq!(
         survey.look(1, &look(Some(&own), Some("r")), "x"),
-        Next::Admit
+        Admission::Admit
     );
     let words: Vec<&str> = stored.split(' ').collect();
     match survey.look(0, &look(Some(stored), run), "fresh") {
-        Next::Refuse(Refusal::Foreign(why)) => assert!(!why.is_empty() && why.len() < 100_000),
-        Next::Admit => {
+        Admission::Refuse(Refusal::Foreign(why)) => assert!(!why.is_empty() && why.len() < 100_000),
+        Admission::Admit => {
             assert_eq!((words.len(), words[0], words[1]), (8, "1", "s"));
             assert_eq!((words[3].parse(), words[4].parse()), (Ok(3), Ok(60_000)));
             assert_eq!(words[7], if expected.guard { "on" } else { "off" });
             let same = run.is_none_or(|run| words[6] == run);
             assert!(!expected.guard || same, "of another run");
         }
-        Next::Write(record, quarantine) => {
+        Admission::Write(record, quarantine) => {
             let pledge = words[2].parse() == Ok(0);
             assert!(pledge || expected.guard && quarantine == expected.quarantine);
             // Then it is good.
             let written = record.to_string();
             let next = survey.look(0, &look(Some(&written), run), "x");
-            assert_eq!(next, Next::Admit, "{written}");
+            assert_eq!(next, Admission::Admit, "{written}");
         }
         other => panic!("{other:?}"),
     }
     // Without a record it is given one, and a quarantine where there is a guard.
     match survey.look(0, &look(None, run), "fresh") {
-        Next::Write(_, quarantine) => assert_eq!(quarantine.is_zero(), !expected.guard),
+        Admission::Write(_, quarantine) => assert_eq!(quarantine.is_zero(), !expected.guard),
         other => panic!("{other:?}"),
     }
 }

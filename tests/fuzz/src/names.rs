@@ -1,7 +1,7 @@
 //! Two names, at the first `|`: no panic, and distinct names share no key of
 //! any kind.
 
-use quorlock::sim::names::{Naming, companions, lock_key, quarantine_key, record_key};
+use quorlock::sim::names::{Naming, aux, lock_key, quarantine_key, record_key};
 
 use crate::halves;
 
@@ -22,7 +22,7 @@ struct Keys {
 
 fn keys(name: &[u8], naming: Naming) -> Option<Keys> {
     let lock = lock_key(NAMESPACE, name, naming).ok()?;
-    let all = companions(NAMESPACE, &lock, naming);
+    let all = aux(NAMESPACE, &lock, naming);
     let others = [all.counter(), all.queue()].map(<[u8]>::to_vec);
     Some(Keys { lock, others })
 }

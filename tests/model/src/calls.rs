@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::names::{self, Naming, companions, lock_key};
+use quorlock::sim::names::{self, Naming, aux, lock_key};
 use quorlock::sim::{
-    self, Companions, Form, Instant, Leaving, MemoryNode, Mode, Op, Repair, Request, Value, Waiter,
-    Waits, Whom,
+    self, AfterRelease, AuxKeys, Instant, MemoryNode, Mode, Op, Repair, Request, ReservedFor,
+    StoredValue, Value, Waiter, Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -109,7 +109,7 @@ impl fmt::Display for Call {
 #[derive(Clone, Debug)]
 pub struct Keys {
     pub lock: Arc<[u8]>,
-    pub companions: Companions,
+    pub aux: AuxKeys,
     pub mode: Mode,
 }
 
@@ -125,10 +125,10 @@ pub fn keys() -> Vec<Keys> {
 
 fn semaphore() -> sim::Keys {
     let key = lock_key(NAMESPACE, b"s", Naming::Tagged).expect("a good name");
-    let (lock, companions) = names::semaphore(NAMESPACE, &key);
+    let (lock, aux) = names::semaphore(NAMESPACE, &key);
     sim::Keys {
         lock: lock.into(),
-        companions,
+        aux,
         waits: Waits {
             reservation: Duration::ZERO,
             place: Duration::ZERO,
@@ -150,7 +150,7 @@ fn slot(number: u32) -> Keys {
     };
     Keys {
         lock: keys.lock,
-        companions: keys.companions,
+        aux: keys.aux,
         mode: keys.mode,
     }
 }
@@ -160,7 +160,7 @@ fn locks() -> Vec<Keys> {
     let keys = |name| {
         let lock = lock_key(NAMESPACE, name, Naming::Tagged).expect("a good name");
         Keys {
-            companions: companions(NAMESPACE, &lock, Naming::Tagged),
+            aux: aux(NAMESPACE, &lock, Naming::Tagged),
             lock: lock.into(),
             mode: Mode::Exclusive,
         }
@@ -225,10 +225,10 @@ impl Calls {
             if let Some((form, end)) = node.form(&keys.lock, at) {
                 ends.extend((end != Instant::FAR).then_some(end.0 / 1000));
                 match form {
-                    Form::Held { until, .. }
-                    | Form::Kept { until, .. }
-                    | Form::Free { until, .. }
-                    | Form::Shared { until, .. }
+                    StoredValue::Contended { until, .. }
+                    | StoredValue::Kept { until, .. }
+                    | StoredValue::Reserved { until, .. }
+                    | StoredValue::Shared { until, .. }
                         if *until != 0 =>
                     {
                         claims.push(*until);
@@ -236,11 +236,11 @@ impl Calls {
                     _ => {}
                 }
             }
-            if let Some(line) = node.line(keys.companions.queue(), at) {
+            if let Some(line) = node.line(keys.aux.queue(), at) {
                 ends.push(line.end.0 / 1000);
                 claims.extend(line.queue.iter().map(|place| place.end));
             }
-            if let Some(readers) = node.readers(&keys.companions.shared(), at) {
+            if let Some(readers) = node.readers(&keys.aux.shared(), at) {
                 ends.push(readers.end.0 / 1000);
                 claims.extend(readers.votes.values());
             }
@@ -295,11 +295,7 @@ impl Calls {
         } else {
             random.pick(&self.keys)
         };
-        let Keys {
-            lock: key,
-            companions,
-            ..
-        } = keys;
+        let Keys { lock: key, aux, .. } = keys;
         let at = Instant(now * 1000);
         let record = match (random.below(5), node.record()) {
             (0..3, Some(stored)) if self.contended => Some(stored.clone()),
@@ -311,7 +307,7 @@ impl Calls {
             0 => self.length(10_000),
             _ => self.length(20_000_000),
         });
-        let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
+        let stored = fence_ttl.and_then(|_| node.fence(aux.counter(), at));
         let (op, mode) = match keys.mode {
             Mode::AnySlot(_) => (self.choice(), keys.mode),
             Mode::Slot(_) => (self.op_of_slot(now, stored), keys.mode),
@@ -328,9 +324,9 @@ impl Calls {
             && !native
             && matches!(op, Op::Acquire { .. });
         let leaving = match op == Op::Release && !native && !chooses && random.chance(25) {
-            true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
-            true => Leaving::TakenFor(self.often_long(3_000_000)),
-            false => Leaving::Free,
+            true if random.chance(50) => AfterRelease::Forced(self.often_long(3_000_000)),
+            true => AfterRelease::TakenFor(self.often_long(3_000_000)),
+            false => AfterRelease::Free,
         };
         // Without record and counter it is not sent (docs/reference/protocol.md).
         let not_after = match random.below(8) {
@@ -352,7 +348,7 @@ impl Calls {
             value: self.value(op, node, keys, at),
             keys: Arc::new(sim::Keys {
                 lock: key.clone(),
-                companions: companions.clone(),
+                aux: aux.clone(),
                 waits: Waits {
                     reservation: self.length(300_000),
                     place: self.often_long(3_000_000),
@@ -497,7 +493,7 @@ impl Calls {
     fn value(&self, op: Op, node: &MemoryNode, keys: &Keys, at: Instant) -> Value {
         let random = &self.random;
         let stored = node.form(&keys.lock, at).and_then(|(form, _)| form.value());
-        let readers = node.readers(&keys.companions.shared(), at);
+        let readers = node.readers(&keys.aux.shared(), at);
         let readers: Vec<&Value> = readers.iter().flat_map(|r| r.votes.keys()).collect();
         let stored = if readers.is_empty() {
             stored
@@ -548,13 +544,13 @@ impl Calls {
         at: Instant,
     ) -> Option<Waiter> {
         let random = &self.random;
-        let line = node.line(keys.companions.queue(), at);
+        let line = node.line(keys.aux.queue(), at);
         let queued = line.iter().flat_map(|line| &line.queue);
         let queued = queued.filter(|place| place.mode == mode.in_line());
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
-        if let Some((Form::Free { whom, .. } | Form::Shared { whom, .. }, _)) =
+        if let Some((StoredValue::Reserved { whom, .. } | StoredValue::Shared { whom, .. }, _)) =
             node.form(&keys.lock, at)
-            && let (Whom::Waiter(waiter), true) = (whom, mode.is_alone())
+            && let (ReservedFor::Waiter(waiter), true) = (whom, mode.is_alone())
         {
             known.push(waiter);
         }

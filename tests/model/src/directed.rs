@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::record_key;
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{self, Leaving, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits};
+use quorlock::sim::{self, AfterRelease, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits};
 
 use crate::calls::{INBOXES, Keys, NAMESPACE, keys};
 use crate::game::{Game, START, permit_messages};
@@ -163,11 +163,11 @@ impl Case<'_> {
                 Ok(String::new())
             }
             ["put-queue", stored] => {
-                let key = text(self.keys.companions.queue());
+                let key = text(self.keys.aux.queue());
                 self.ask(&["SET", &key, stored]).map(|_| String::new())
             }
             ["put-counter", stored] => {
-                let key = text(self.keys.companions.counter());
+                let key = text(self.keys.aux.counter());
                 let stored = fence(stored).to_string();
                 self.ask(&["ZADD", &key, &stored, "f"])?;
                 Ok(String::new())
@@ -238,7 +238,7 @@ impl Case<'_> {
             ),
             keys: Arc::new(sim::Keys {
                 lock: self.keys.lock.clone(),
-                companions: self.keys.companions.clone(),
+                aux: self.keys.aux.clone(),
                 waits: Waits {
                     reservation: millis(words, "reservation", 20),
                     place: millis(words, "life", 1000),
@@ -263,9 +263,9 @@ impl Case<'_> {
                 inbox: INBOXES[index(number)].into(),
             }),
             leaving: match (option(words, "keep"), option(words, "force")) {
-                (Some(_), _) => Leaving::TakenFor(millis(words, "keep", 0)),
-                (None, Some(_)) => Leaving::Forced(millis(words, "force", 0)),
-                (None, None) => Leaving::Free,
+                (Some(_), _) => AfterRelease::TakenFor(millis(words, "keep", 0)),
+                (None, Some(_)) => AfterRelease::Forced(millis(words, "force", 0)),
+                (None, None) => AfterRelease::Free,
             },
             not_after: if has("late") { self.now - 1 } else { 0 },
         };
@@ -311,7 +311,7 @@ impl Case<'_> {
 
     /// Who stands in the queue, in their order.
     fn queue(&mut self) -> io::Result<String> {
-        let key = self.keys.companions.queue().to_vec();
+        let key = self.keys.aux.queue().to_vec();
         let range: [&[u8]; 7] = [b"ZRANGE", &key, b"1", b"+inf", b"BYSCORE", b"LIMIT", b"0"];
         let words = [&range[..], &[b"-1"]].concat();
         self.server().send(&crate::server::command(&words))?;
@@ -331,12 +331,12 @@ impl Case<'_> {
 
     /// Which values are banned until when, in the order of these ends.
     fn bans(&mut self) -> io::Result<String> {
-        self.ends(self.keys.companions.bans())
+        self.ends(self.keys.aux.bans())
     }
 
     /// Which values share the lock until when, in the order of these ends.
     fn readers(&mut self) -> io::Result<String> {
-        self.ends(self.keys.companions.shared())
+        self.ends(self.keys.aux.shared())
     }
 
     fn ends(&mut self, key: Vec<u8>) -> io::Result<String> {
@@ -360,7 +360,7 @@ impl Case<'_> {
     }
 
     fn counter(&mut self) -> io::Result<String> {
-        let key = self.keys.companions.counter().to_vec();
+        let key = self.keys.aux.counter().to_vec();
         let score = match self.server().ask(&[b"ZSCORE", &key, b"f"])? {
             Plain::Text(Some(score)) => score,
             _ => return Ok("none".to_owned()),

@@ -177,14 +177,14 @@ fn stand(client: &Client, server: &mut Server) -> io::Result<(Vec<Known>, Vec<Le
 fn text_of(name: &str, raw: bool, slot: Option<u32>, value: Vec<u8>) -> Text {
     let naming = if raw { Naming::Raw } else { Naming::Tagged };
     let key = names::lock_key("lock:", name.as_bytes(), naming).expect("a good name");
-    let companions = match slot {
+    let aux = match slot {
         Some(_) => names::semaphore("lock:", &key).1,
-        None => names::companions("lock:", &key, naming),
+        None => names::aux("lock:", &key, naming),
     };
     Text {
         parts: [
             b"default".to_vec(),
-            companions.queue().to_vec(),
+            aux.queue().to_vec(),
             name.into(),
             value,
         ],

@@ -7,7 +7,8 @@ use std::io;
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Form, Instant, Line, MemoryNode, Mode, Op, OtherRecord, Reply, Request, Whom, native,
+    Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, ReservedFor,
+    StoredValue, native,
 };
 
 use crate::calls::{Call, Calls, INBOXES, Keys, NAMESPACE, keys};
@@ -218,7 +219,7 @@ impl Game {
                 // From the beginning of a millisecond, as keys live.
                 let from = Instant(at.0 - at.0 % 1_000_000);
                 let end = life.map_or(Instant::FAR, |life| from + life);
-                node.meddle(key, Some((Form::Quiet(value.clone()), end)));
+                node.meddle(key, Some((StoredValue::Uncontended(value.clone()), end)));
                 Ok(Default::default())
             }
             Call::Init(old, new, quarantine) => {
@@ -383,14 +384,9 @@ fn texts() -> Vec<Vec<u8>> {
 /// Those of sorted sets: queues and counters.
 fn sets() -> Vec<Vec<u8>> {
     let of = |keys: &Keys| {
-        let companions = &keys.companions;
-        let (queue, counter) = (companions.queue(), companions.counter());
-        [
-            queue.to_vec(),
-            counter.to_vec(),
-            companions.bans(),
-            companions.shared(),
-        ]
+        let aux = &keys.aux;
+        let (queue, counter) = (aux.queue(), aux.counter());
+        [queue.to_vec(), counter.to_vec(), aux.bans(), aux.shared()]
     };
     keys().iter().flat_map(of).collect()
 }
@@ -410,7 +406,7 @@ fn scores(members: Vec<Plain>) -> io::Result<Vec<u8>> {
 }
 
 /// Those of a queue on the memory node.
-fn places(line: &Line) -> Vec<u8> {
+fn places(line: &NodeQueue) -> Vec<u8> {
     let pairs = line.queue.iter().flat_map(|place| {
         let waiter = place.waiter.text(place.mode);
         let end = [b"!", &waiter[..]].concat();
@@ -465,13 +461,13 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
         found.insert(key.to_vec(), (listed(values.collect()), left(end)));
     }
     for keys in keys() {
-        if let Some(line) = node.line(keys.companions.queue(), at) {
+        if let Some(line) = node.line(keys.aux.queue(), at) {
             let queue = (places(line), left(line.end));
-            found.insert(keys.companions.queue().to_vec(), queue);
+            found.insert(keys.aux.queue().to_vec(), queue);
         }
     }
     for keys in keys() {
-        let key = keys.companions.shared();
+        let key = keys.aux.shared();
         if let Some(readers) = node.readers(&key, at) {
             let votes = readers.votes.iter();
             let votes = votes.map(|(value, until)| (*until as i64, value.0.to_vec()));
@@ -490,24 +486,28 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
 }
 
 /// What a server has under a lock's key for this.
-pub fn stored(form: &Form) -> Vec<u8> {
+pub fn stored(form: &StoredValue) -> Vec<u8> {
     match form {
-        Form::Quiet(value) => value.0.to_vec(),
-        Form::Held { until, value } => [format!("={until} ").as_bytes(), &value.0].concat(),
-        Form::Kept { until, value } => [format!("-{until} ").as_bytes(), &value.0].concat(),
-        Form::Free { until, whom } => [format!("@{until} ").as_bytes(), &whose(whom)].concat(),
-        Form::Shared { until, base, whom } => {
+        StoredValue::Uncontended(value) => value.0.to_vec(),
+        StoredValue::Contended { until, value } => {
+            [format!("={until} ").as_bytes(), &value.0].concat()
+        }
+        StoredValue::Kept { until, value } => [format!("-{until} ").as_bytes(), &value.0].concat(),
+        StoredValue::Reserved { until, whom } => {
+            [format!("@{until} ").as_bytes(), &whose(whom)].concat()
+        }
+        StoredValue::Shared { until, base, whom } => {
             [format!("&{until} {base} ").as_bytes(), &whose(whom)].concat()
         }
     }
 }
 
 /// For whom a lock is reserved, as a server has it.
-fn whose(whom: &Whom) -> Vec<u8> {
+fn whose(whom: &ReservedFor) -> Vec<u8> {
     match whom {
-        Whom::Nobody => Vec::new(),
-        Whom::Waiter(waiter) => waiter.text(Mode::Exclusive),
-        Whom::Readers(ticket) => format!("s{ticket}").into_bytes(),
+        ReservedFor::Nobody => Vec::new(),
+        ReservedFor::Waiter(waiter) => waiter.text(Mode::Exclusive),
+        ReservedFor::Readers(ticket) => format!("s{ticket}").into_bytes(),
     }
 }
 

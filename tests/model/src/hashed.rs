@@ -9,7 +9,8 @@ use std::time::Duration;
 use quorlock::sim::names;
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Field, Instant, Keys, Leaving, MemoryNode, Mode, Op, OtherRecord, Repair, Request, Value, Waits,
+    AfterRelease, Field, Instant, Keys, MemoryNode, Mode, Op, OtherRecord, Repair, Request, Value,
+    Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -41,7 +42,7 @@ pub fn keys(name: usize, fenced: bool, field: &[u8]) -> Keys {
     let second = Duration::from_secs(1);
     Keys {
         lock: NAMES[name].into(),
-        companions: names::redisson(NAMESPACE, NAMES[name]),
+        aux: names::redisson(NAMESPACE, NAMES[name]),
         waits: Waits {
             reservation: second,
             place: second,
@@ -96,7 +97,7 @@ fn request(random: &Random, node: &MemoryNode, name: usize, now: u64) -> Request
         random.pick::<&[u8]>(&OWNERS[..1 + random.below(3) as usize]),
     );
     let at = Instant(now * 1000);
-    let stored = node.fence(keys.companions.counter(), at).unwrap_or(now);
+    let stored = node.fence(keys.aux.counter(), at).unwrap_or(now);
     let near = (stored + random.below(40)).saturating_sub(20);
     let fence = *random.pick(&[0, near, near, now, now + 20_000_000]);
     let (ttl, block) = (length(random), *random.pick(&[1, 1, 17]));
@@ -127,7 +128,7 @@ fn request(random: &Random, node: &MemoryNode, name: usize, now: u64) -> Request
             (*random.pick(&TOKENS)).into()
         }),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: match random.below(12) {
             0 => now,
             1 => now - 1,
@@ -207,9 +208,9 @@ impl Game {
                 node.java_forces(NAMES[*name]);
             }
             Step::Count(name) => {
-                let companions = names::redisson(NAMESPACE, NAMES[*name]);
-                self.server.ask(&[b"INCR", companions.counter()])?;
-                node.java_counts(companions.counter());
+                let aux = names::redisson(NAMESPACE, NAMES[*name]);
+                self.server.ask(&[b"INCR", aux.counter()])?;
+                node.java_counts(aux.counter());
             }
             Step::Ask(request, record) => {
                 self.send(&probe::command(request, NAMESPACE, record.clone(), true))?;
@@ -240,8 +241,8 @@ impl Game {
     fn stored(&mut self) -> io::Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for name in NAMES {
-            let companions = names::redisson(NAMESPACE, name);
-            for key in [name, companions.queue()] {
+            let aux = names::redisson(NAMESPACE, name);
+            for key in [name, aux.queue()] {
                 self.server
                     .send(&crate::server::command(&[b"HGETALL", key]))?;
                 let fields = self.server.row()?;
@@ -253,10 +254,10 @@ impl Game {
                     found.insert(key, format!("{fields} for {}", shown(&[left], "")));
                 }
             }
-            let counted = self.server.ask(&[b"GET", companions.counter()])?;
-            let left = self.server.ask(&[b"PTTL", companions.counter()])?;
+            let counted = self.server.ask(&[b"GET", aux.counter()])?;
+            let left = self.server.ask(&[b"PTTL", aux.counter()])?;
             if counted != Plain::Text(None) {
-                let key = companions.counter().escape_ascii().to_string();
+                let key = aux.counter().escape_ascii().to_string();
                 let counted = shown(&[counted], "");
                 found.insert(key, format!("{counted} for {}", shown(&[left], "")));
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming};
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{Keys, Leaving, Mode, Op, Repair, Reply, Request, Value, Waits};
+use quorlock::sim::{AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waits};
 use quorlock_sim::random::Random;
 
 use crate::calls::NAMESPACE;
@@ -102,7 +102,7 @@ fn sequence(game: &mut Game, refused: &str, seed: u64) -> io::Result<Option<Stri
 fn plain_keys(fenced: bool) -> Keys {
     let lock = names::lock_key(NAMESPACE, b"r", Naming::Tagged).expect("a good name");
     Keys {
-        companions: names::companions(NAMESPACE, &lock, Naming::Tagged),
+        aux: names::aux(NAMESPACE, &lock, Naming::Tagged),
         lock: lock.into(),
         waits: Waits {
             reservation: Duration::from_secs(1),
@@ -157,7 +157,7 @@ impl Lock<'_> {
             }),
             value: value.clone(),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
         if let Some(command) = refuse {
@@ -185,7 +185,7 @@ impl Lock<'_> {
         let keys = self.keys.clone();
         let server = &mut self.game.server;
         if keys.field.is_some() {
-            let tokens = keys.companions.queue().to_vec();
+            let tokens = keys.aux.queue().to_vec();
             let mut found = BTreeSet::new();
             for value in values() {
                 let stored = server.ask(&[b"HGET", &tokens, &value.0])?;
@@ -199,7 +199,7 @@ impl Lock<'_> {
             return Ok(BTreeSet::new());
         };
         if text.first() == Some(&b'&') {
-            let shared = keys.companions.shared();
+            let shared = keys.aux.shared();
             server.send(&command(&[b"ZRANGE", &shared, b"0", b"-1"]))?;
             let readers = server.row()?.into_iter().filter_map(|reader| match reader {
                 Plain::Text(text) => text,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorlock::sim::names::{self, Naming};
 use quorlock::sim::probe::{self, Said};
 use quorlock::sim::{
-    Adopted, Keys, Leaving, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
+    Adopted, AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
 };
 
 use crate::calls::{INBOXES, NAMESPACE};
@@ -142,7 +142,7 @@ pub fn play(game: &mut Game) -> io::Result<Vec<String>> {
 fn plain_keys() -> Keys {
     let lock = names::lock_key(NAMESPACE, b"s", Naming::Tagged).expect("a good name");
     Keys {
-        companions: names::companions(NAMESPACE, &lock, Naming::Tagged),
+        aux: names::aux(NAMESPACE, &lock, Naming::Tagged),
         lock: lock.into(),
         waits: Waits {
             reservation: Duration::from_secs(1),
@@ -207,7 +207,7 @@ fn requests(form: &str, op: Op, value: &[u8]) -> Vec<Request> {
         keys: Arc::new(plain_keys()),
         value: Value(value.into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     };
     let with = |change: &dyn Fn(&mut Keys)| {
@@ -221,9 +221,9 @@ fn requests(form: &str, op: Op, value: &[u8]) -> Vec<Request> {
     let mut all = vec![plain.clone()];
     match op {
         Op::Release => {
-            for leaving in [Leaving::TakenFor(TTL), Leaving::Forced(TTL)] {
+            for leaving in [AfterRelease::TakenFor(TTL), AfterRelease::Forced(TTL)] {
                 // Who forces names what is to go.
-                let named = leaving == Leaving::Forced(TTL)
+                let named = leaving == AfterRelease::Forced(TTL)
                     && stands(form).is_some_and(|text| text == value);
                 if !named {
                     all.push(Request {
@@ -284,13 +284,8 @@ fn set_up(game: &mut Game, form: &str) -> io::Result<()> {
     }
     if form == "readers" {
         let end = END.to_string();
-        server.ask(&[
-            b"ZADD",
-            &keys.companions.shared(),
-            end.as_bytes(),
-            &holder(),
-        ])?;
-        server.ask(&[b"PEXPIRE", &keys.companions.shared(), LIFE.as_bytes()])?;
+        server.ask(&[b"ZADD", &keys.aux.shared(), end.as_bytes(), &holder()])?;
+        server.ask(&[b"PEXPIRE", &keys.aux.shared(), LIFE.as_bytes()])?;
     }
     Ok(())
 }
@@ -383,7 +378,7 @@ fn has(game: &mut Game, keys: &Keys) -> io::Result<Has> {
         None
     };
     if keys.field.is_some() {
-        let token = text(server.ask(&[b"HGET", keys.companions.queue(), &holder()])?);
+        let token = text(server.ask(&[b"HGET", keys.aux.queue(), &holder()])?);
         return Ok(Has {
             text: stands,
             left,
@@ -397,8 +392,8 @@ fn has(game: &mut Game, keys: &Keys) -> io::Result<Has> {
     Ok(Has {
         text: stands,
         left,
-        shares: text(server.ask(&[b"ZSCORE", &keys.companions.shared(), &holder()])?),
-        banned: text(server.ask(&[b"ZSCORE", &keys.companions.bans(), &lease])?).is_some(),
+        shares: text(server.ask(&[b"ZSCORE", &keys.aux.shared(), &holder()])?),
+        banned: text(server.ask(&[b"ZSCORE", &keys.aux.bans(), &lease])?).is_some(),
         count,
         token: None,
     })
@@ -419,8 +414,8 @@ fn redisson(game: &mut Game) -> io::Result<Option<String>> {
                 let server = &mut game.server;
                 server.ask(&[b"HSET", &keys.lock, OWNER, b"1"])?;
                 server.ask(&[b"PEXPIRE", &keys.lock, LIFE.as_bytes()])?;
-                server.ask(&[b"HSET", keys.companions.queue(), &holder(), b"1"])?;
-                server.ask(&[b"PEXPIRE", keys.companions.queue(), LIFE.as_bytes()])?;
+                server.ask(&[b"HSET", keys.aux.queue(), &holder(), b"1"])?;
+                server.ask(&[b"PEXPIRE", keys.aux.queue(), LIFE.as_bytes()])?;
                 let before = has(game, &keys)?;
                 let request = Request {
                     op,
@@ -428,7 +423,7 @@ fn redisson(game: &mut Game) -> io::Result<Option<String>> {
                     keys: Arc::new(hashed::keys(0, true, owner)),
                     value: Value(token.as_slice().into()),
                     waiter: None,
-                    leaving: Leaving::Free,
+                    leaving: AfterRelease::Free,
                     not_after: 0,
                 };
                 game.send(&probe::command(&request, NAMESPACE, None, true))?;

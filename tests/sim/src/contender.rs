@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, companions, semaphore};
-use quorlock::sim::{Clock, Companions, Instant, Keys, Mode, Set, Waits};
+use quorlock::sim::names::{Naming, aux, semaphore};
+use quorlock::sim::{AuxKeys, Clock, Instant, Keys, Mode, Set, Waits};
 use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
 use crate::history::Happened;
@@ -43,13 +43,13 @@ pub const SEMAPHORE: &[u8] = b"lock:#p:{k}";
 /// What all requests for the lock with that key have in common.
 pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Keys> {
     let slot = KEYS[NAMES.len()..].iter().position(|key| *key == lock);
-    let (key, companions) = match slot {
+    let (key, aux) = match slot {
         Some(_) => semaphore("lock:", KEYS[0]),
-        None => (lock.to_vec(), companions("lock:", lock, Naming::Tagged)),
+        None => (lock.to_vec(), aux("lock:", lock, Naming::Tagged)),
     };
     let keys = Keys {
         lock: key.into(),
-        companions,
+        aux,
         waits,
         fence_ttl,
         mode: Mode::Exclusive,
@@ -63,13 +63,13 @@ pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Ke
 }
 
 /// The keys that go with a lock's own.
-pub fn companions_of(lock: &[u8]) -> Companions {
+pub fn companions_of(lock: &[u8]) -> AuxKeys {
     let none = Waits {
         reservation: Duration::ZERO,
         place: Duration::ZERO,
         most: 0,
     };
-    keys_of(lock, none, None).companions.clone()
+    keys_of(lock, none, None).aux.clone()
 }
 
 /// What the contenders of a schedule share.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quorlock::LossReason;
 use quorlock::sim::native::{Outcome, Voted};
-use quorlock::sim::{Leaving, Op, Reply, Request};
+use quorlock::sim::{AfterRelease, Op, Reply, Request};
 
 use crate::neighbour::place_of;
 use crate::plan::Plan;
@@ -36,7 +36,7 @@ pub struct Asked {
     /// It is asked by plain commands.
     pub native: bool,
     /// How a release leaves the lock.
-    pub leaving: Leaving,
+    pub leaving: AfterRelease,
 }
 
 impl Asked {

@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use quorlock::sim::{Companions, Field, Hold, Keys, LockId, Mode, Waits};
+use quorlock::sim::{AuxKeys, Field, Hold, Keys, LockId, Mode, Waits};
 use quorlock::{Layout, Lock};
 
 use crate::contender::{Client, KEYS, NAMES};
@@ -67,7 +67,7 @@ pub struct Known {
     /// Its key.
     pub lock: Arc<[u8]>,
     /// The others.
-    pub companions: Companions,
+    pub aux: AuxKeys,
     /// It is in Redisson's layout.
     hashed: bool,
 }
@@ -97,7 +97,7 @@ const NAMED: [[&str; 3]; LOCKS] = [
 static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let known = |[lock, queue, counter]: [&str; 3]| Known {
         lock: lock.as_bytes().into(),
-        companions: Companions::of(queue.as_bytes(), counter.as_bytes()),
+        aux: AuxKeys::of(queue.as_bytes(), counter.as_bytes()),
         hashed: queue.contains("#h:"),
     };
     NAMED.map(known).into()
@@ -131,14 +131,14 @@ pub fn place_of_hold(hold: &Hold) -> usize {
 impl Known {
     /// Which it is.
     pub fn id(&self) -> &LockId {
-        self.companions.id()
+        self.aux.id()
     }
 
     /// The keys, for a node to be asked about.
     pub fn keys(&self) -> Keys {
         Keys {
             lock: self.lock.clone(),
-            companions: self.companions.clone(),
+            aux: self.aux.clone(),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,

@@ -148,10 +148,7 @@ impl Handle {
     /// Whether its lock's key is its name.
     fn is_raw(&self) -> bool {
         let keys = &self.lease.hold().terms().keys;
-        keys.companions
-            .queue()
-            .windows(4)
-            .any(|part| part == b"#q:#")
+        keys.aux.queue().windows(4).any(|part| part == b"#q:#")
     }
 
     /// How long one request to one node may take.
@@ -250,7 +247,7 @@ impl Stage {
     /// Any part of any client's users, in the namespace of that lease.
     fn somebody(&self, random: &Random, lease: &Lease) -> Client {
         let one = self.anybody(random);
-        let queue = lease.hold().terms().keys.companions.queue();
+        let queue = lease.hold().terms().keys.aux.queue();
         if queue.starts_with(NAMESPACES[1].as_bytes()) {
             one.beside()
         } else {

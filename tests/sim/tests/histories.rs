@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::LossReason;
 use quorlock::sim::native::{Outcome, Voted};
-use quorlock::sim::{Fault, FaultKind, Leaving, Op, Repair, Reply};
+use quorlock::sim::{AfterRelease, Cause, Fault, FaultKind, Op, Repair, Reply};
 use quorlock_sim::history::{Asked, Entry, Happened, History, ORACLES, is_well_formed, legend};
 use quorlock_sim::plan::Plan;
 use quorlock_sim::random::Random;
@@ -81,6 +81,7 @@ fn replies() -> Vec<Reply> {
             text: "why".into(),
             sent: true,
             of_lock: false,
+            cause: Cause::Other,
         })
     };
     vec![
@@ -138,7 +139,7 @@ fn requests() -> Vec<Asked> {
         token: token.into(),
         lock: 0,
         native: false,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
     };
     let ops = ops.chain([confirm, Op::Release]);
     let mut all: Vec<Asked> = ops.map(|op| asked(op, "abc123")).collect();

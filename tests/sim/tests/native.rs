@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Clock, Hold, Inbox, Instant, Lines, Link, LossReason, Request, Set, Sink,
-    Sleep, Terms, Ticket, Timing, Wait, Waits, Wakers, Watchdog, acquire,
+    Acquired, Asked, Clock, Hold, Inbox, Instant, Lines, Link, LossReason, Request, RequestContext,
+    Set, Sink, Sleep, Terms, Timing, Wait, Waits, Wakers, Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder, ErrorKind, Owner};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -1029,7 +1029,7 @@ impl Link for Dialled {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use quorlock::Client;
 use quorlock::sim::probe::{Said, read};
 use quorlock::sim::{
-    Fault, FaultKind, Inbox, Instant, Link, Op, Reply, Request, Set, Sink, Subscriber, Ticket,
-    Waits, Wakers, Watchdog,
+    Cause, Fault, FaultKind, Inbox, Instant, Link, Op, Reply, Request, RequestContext, Set, Sink,
+    Subscriber, Waits, Wakers, Watchdog,
 };
 use quorlock_sim::mutants::choose;
 use quorlock_sim::random::Random;
@@ -38,7 +38,7 @@ impl Link for Faulty {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {
@@ -160,6 +160,7 @@ fn said() -> Vec<(&'static str, String, Reply)> {
             text: "none".into(),
             sent: true,
             of_lock: false,
+            cause: Cause::Other,
         })
     };
     // A node that calls has shown that it is there.

@@ -3,13 +3,13 @@
 //! them; `valkey+cluster://` and `valkeys+cluster://` likewise.
 
 use super::endpoint::Seeds;
-use super::listed::{Listed, listed};
+use super::listed::{HostList, listed};
 
 const PORT: u16 = 6379;
 const FORM: &str = "write redis+cluster://host:6379;host";
 
 /// What a URL says.
-pub(super) struct Parts {
+pub(super) struct ClusterUrl {
     pub(super) seeds: Seeds,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
@@ -19,8 +19,8 @@ pub(super) struct Parts {
 
 /// Parses what comes behind the scheme, or says why not; never with a part that may belong
 /// to a password.
-pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
-    let Listed {
+pub(super) fn parse(tls: bool, rest: &str) -> Result<ClusterUrl, String> {
+    let HostList {
         url,
         user,
         password,
@@ -40,7 +40,7 @@ pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
              password as %3F and %23): {FORM}"
         ));
     }
-    Ok(Parts {
+    Ok(ClusterUrl {
         seeds: Seeds { hosts },
         user,
         password,

@@ -7,26 +7,26 @@ use super::endpoint::{Endpoint, percent_decoded};
 
 /// What leads to a node by way of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Discovery {
     Sentinel,
     Cluster,
 }
 
 /// What comes behind the scheme of such a URL, and whether it asks for TLS.
-pub(super) fn scheme(text: &str) -> Option<(By, bool, &str)> {
+pub(super) fn scheme(text: &str) -> Option<(Discovery, bool, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let (by, tls) = match &*scheme.to_ascii_lowercase() {
-        "redis+sentinel" | "valkey+sentinel" => (By::Sentinel, false),
-        "rediss+sentinel" | "valkeys+sentinel" => (By::Sentinel, true),
-        "redis+cluster" | "valkey+cluster" => (By::Cluster, false),
-        "rediss+cluster" | "valkeys+cluster" => (By::Cluster, true),
+        "redis+sentinel" | "valkey+sentinel" => (Discovery::Sentinel, false),
+        "rediss+sentinel" | "valkeys+sentinel" => (Discovery::Sentinel, true),
+        "redis+cluster" | "valkey+cluster" => (Discovery::Cluster, false),
+        "rediss+cluster" | "valkeys+cluster" => (Discovery::Cluster, true),
         _ => return None,
     };
     Some((by, tls, rest))
 }
 
 /// What such a URL says.
-pub(super) struct Listed {
+pub(super) struct HostList {
     /// All but the hosts, as in a URL of one host.
     pub(super) url: Url,
     pub(super) user: Option<String>,
@@ -46,7 +46,7 @@ pub(super) fn listed(
     port: u16,
     what: &str,
     form: &str,
-) -> Result<Listed, String> {
+) -> Result<HostList, String> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let (login, list) = match authority.rsplit_once('@') {
@@ -86,7 +86,7 @@ pub(super) fn listed(
         None => None,
         Some(password) => Some(decoded(password, "password")?),
     };
-    Ok(Listed {
+    Ok(HostList {
         url,
         user,
         password,

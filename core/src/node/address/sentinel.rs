@@ -7,14 +7,14 @@
 use url::Url;
 
 use super::endpoint::{Sentinels, number_of, percent_decoded, with_database};
-use super::listed::{Listed, listed};
+use super::listed::{HostList, listed};
 
 /// The port of a sentinel.
 const PORT: u16 = 26379;
 const FORM: &str = "write redis+sentinel://host:26379;host;host/master";
 
 /// What a URL says.
-pub(super) struct Parts {
+pub(super) struct SentinelUrl {
     pub(super) sentinels: Sentinels,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
@@ -25,8 +25,8 @@ pub(super) struct Parts {
 
 /// Parses what comes behind the scheme, or says why not; never with a part that may belong
 /// to a password.
-pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
-    let Listed {
+pub(super) fn parse(tls: bool, rest: &str) -> Result<SentinelUrl, String> {
+    let HostList {
         url,
         user,
         password,
@@ -64,7 +64,7 @@ pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
     let db = take_query(&url, &mut sentinels, db)?;
     let db = number_of(db.as_deref().unwrap_or("0"))?;
     let shown = with_database(format!("{}@{listed}", sentinels.master), db);
-    Ok(Parts {
+    Ok(SentinelUrl {
         sentinels,
         user,
         password,

@@ -3,7 +3,7 @@
 
 /// What has happened to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum QuarantineCause {
     /// It came without the record of the set.
     New,
     /// Its server runs anew.
@@ -14,31 +14,38 @@ pub enum Cause {
     Clock,
 }
 
-impl Cause {
-    const ALL: [Cause; 4] = [Cause::New, Cause::Restarted, Cause::Promoted, Cause::Clock];
+impl QuarantineCause {
+    const ALL: [QuarantineCause; 4] = [
+        QuarantineCause::New,
+        QuarantineCause::Restarted,
+        QuarantineCause::Promoted,
+        QuarantineCause::Clock,
+    ];
 
     /// As it stands on the node.
     pub fn word(self) -> &'static str {
         match self {
-            Cause::New => "new",
-            Cause::Restarted => "restarted",
-            Cause::Promoted => "promoted",
-            Cause::Clock => "clock",
+            QuarantineCause::New => "new",
+            QuarantineCause::Restarted => "restarted",
+            QuarantineCause::Promoted => "promoted",
+            QuarantineCause::Clock => "clock",
         }
     }
 
     /// What stands there, if it is one of these words.
-    pub(crate) fn read(word: &str) -> Option<Cause> {
-        Cause::ALL.into_iter().find(|cause| cause.word() == word)
+    pub(crate) fn read(word: &str) -> Option<QuarantineCause> {
+        QuarantineCause::ALL
+            .into_iter()
+            .find(|cause| cause.word() == word)
     }
 
     /// In words, behind "the node".
     pub(crate) fn told(self) -> &'static str {
         match self {
-            Cause::New => "came without a record, so it is new or has lost its memory",
-            Cause::Restarted => "has restarted",
-            Cause::Promoted => "is another server, which was promoted, or has restarted",
-            Cause::Clock => "has a clock that stepped",
+            QuarantineCause::New => "came without a record, so it is new or has lost its memory",
+            QuarantineCause::Restarted => "has restarted",
+            QuarantineCause::Promoted => "is another server, which was promoted, or has restarted",
+            QuarantineCause::Clock => "has a clock that stepped",
         }
     }
 }

@@ -21,7 +21,7 @@ use super::{Expected, Newness, Record};
 
 /// What a client sees of a node on one connection.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Observation {
     /// The record that is stored there.
     pub stored: Option<String>,
     /// The server's run, as much of it as a record holds; `None` if it does not
@@ -38,7 +38,7 @@ pub struct Look {
 
 /// What a node has shown last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Shown {
+enum ShownRecord {
     /// Nothing, as yet.
     Unknown,
     /// It could not be reached, or does not serve, when it was tried last.
@@ -57,7 +57,7 @@ enum Shown {
 
 /// What is to be done about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Admission {
     /// It may vote: its record is good as it is.
     Admit,
     /// Replace its record by this one, with a quarantine unless that is zero;
@@ -81,21 +81,27 @@ pub enum Refusal {
 
 /// What is known of the nodes of a set.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SetView {
     expected: Expected,
     /// The nodes as messages name them.
     names: Vec<Arc<str>>,
-    shown: Vec<Shown>,
+    shown: Vec<ShownRecord>,
     /// A node was given its record when its server was too young, and no more.
     young: bool,
 }
 
-impl Known {
+impl SetView {
     /// Nothing is known. `names`: of the nodes, as messages have them, and
     /// whether each lives in this process.
-    pub(super) fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Known {
-        let shown = |(_, apart): &(_, bool)| if *apart { Shown::Apart } else { Shown::Unknown };
-        Known {
+    pub(super) fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> SetView {
+        let shown = |(_, apart): &(_, bool)| {
+            if *apart {
+                ShownRecord::Apart
+            } else {
+                ShownRecord::Unknown
+            }
+        };
+        SetView {
             expected,
             shown: names.iter().map(shown).collect(),
             names: names.into_iter().map(|(name, _)| name).collect(),
@@ -105,12 +111,17 @@ impl Known {
 
     /// Notes what a node shows: whether that is new, and what follows. `fresh`
     /// names the node if it has no name yet.
-    pub(super) fn look(&mut self, node: usize, look: &Look, fresh: &str) -> (bool, Next) {
+    pub(super) fn look(
+        &mut self,
+        node: usize,
+        look: &Observation,
+        fresh: &str,
+    ) -> (bool, Admission) {
         let (shown, record) = self.shown(node, look);
         let changed = self.shown[node] != shown;
         self.shown[node] = shown;
         let next = match record {
-            Err(why) => Next::Refuse(Refusal::Foreign(why)),
+            Err(why) => Admission::Refuse(Refusal::Foreign(why)),
             Ok(record) => self.next(node, look, record, fresh),
         };
         (changed, next)
@@ -119,16 +130,19 @@ impl Known {
     /// Notes that a node could not be reached, or does not serve: whether that is
     /// new. What it has shown of a record stays known.
     pub(super) fn absent(&mut self, node: usize) -> bool {
-        let changed = matches!(self.shown[node], Shown::Unknown | Shown::Blank(_));
+        let changed = matches!(
+            self.shown[node],
+            ShownRecord::Unknown | ShownRecord::Blank(_)
+        );
         if changed {
-            self.shown[node] = Shown::Absent;
+            self.shown[node] = ShownRecord::Absent;
         }
         changed
     }
 
     /// Whether the node has shown this set's record.
     pub(super) fn is_ours(&self, node: usize) -> bool {
-        matches!(self.shown[node], Shown::Ours(_) | Shown::Apart)
+        matches!(self.shown[node], ShownRecord::Ours(_) | ShownRecord::Apart)
     }
 
     /// Whether the set was founded by this client, and wholly new but for servers
@@ -138,27 +152,39 @@ impl Known {
     }
 
     /// What a node's record is to this set, and the record.
-    fn shown(&self, node: usize, look: &Look) -> (Shown, Result<Option<Record>, String>) {
+    fn shown(
+        &self,
+        node: usize,
+        look: &Observation,
+    ) -> (ShownRecord, Result<Option<Record>, String>) {
         let Some(text) = &look.stored else {
-            return (Shown::Blank(look.newness), Ok(None));
+            return (ShownRecord::Blank(look.newness), Ok(None));
         };
         match of_set(&self.expected, text, self.epoch(node)) {
-            Ok(record) if record.is_pledge() => (Shown::Pledged(look.newness), Ok(Some(record))),
-            Ok(record) => (Shown::Ours(record.epoch()), Ok(Some(record))),
-            Err(why) => (Shown::Foreign, Err(why)),
+            Ok(record) if record.is_pledge() => {
+                (ShownRecord::Pledged(look.newness), Ok(Some(record)))
+            }
+            Ok(record) => (ShownRecord::Ours(record.epoch()), Ok(Some(record))),
+            Err(why) => (ShownRecord::Foreign, Err(why)),
         }
     }
 
     /// What follows for a node that holds this `record` of the set, or none.
-    fn next(&mut self, node: usize, look: &Look, record: Option<Record>, fresh: &str) -> Next {
+    fn next(
+        &mut self,
+        node: usize,
+        look: &Observation,
+        record: Option<Record>,
+        fresh: &str,
+    ) -> Admission {
         let run = look.run.as_deref();
         let pledge = match record {
             Some(record) if !record.is_pledge() => return self.keep(record, look),
             pledge => pledge,
         };
         let others = || self.others(node);
-        if let Some(foreign) = others().find(|other| *other.1 == Shown::Foreign) {
-            return Next::Refuse(Refusal::Unfounded(format!(
+        if let Some(foreign) = others().find(|other| *other.1 == ShownRecord::Foreign) {
+            return Admission::Refuse(Refusal::Unfounded(format!(
                 "it has no record, and is given none, for the node {} belongs to another set",
                 self.names[foreign.0]
             )));
@@ -169,44 +195,45 @@ impl Known {
                 Some(pledge) => self.raise(pledge, epoch, look),
                 None => {
                     let record = Record::new(&self.expected, epoch, fresh, run);
-                    Next::Write(record, self.quarantine(true))
+                    Admission::Write(record, self.quarantine(true))
                 }
             };
         }
-        let missing = |shown: &Shown| matches!(shown, Shown::Unknown | Shown::Absent);
+        let missing =
+            |shown: &ShownRecord| matches!(shown, ShownRecord::Unknown | ShownRecord::Absent);
         if others().any(|other| missing(other.1)) {
             // Whoever is named as missing has been tried.
-            return if others().any(|other| *other.1 == Shown::Unknown) {
-                Next::Wait
+            return if others().any(|other| *other.1 == ShownRecord::Unknown) {
+                Admission::Wait
             } else {
-                Next::Refuse(Refusal::Unfounded(self.missing()))
+                Admission::Refuse(Refusal::Unfounded(self.missing()))
             };
         }
         let Some(pledge) = pledge else {
             return self.pledge(node, fresh, run);
         };
-        let open = others().any(|other| matches!(other.1, Shown::Blank(_)));
+        let open = others().any(|other| matches!(other.1, ShownRecord::Blank(_)));
         if open {
-            return Next::Wait;
+            return Admission::Wait;
         }
         self.raise(pledge, FIRST, look)
     }
 
     /// A node of the set has its record. It keeps it, unless votes may have been
     /// lost since that was written.
-    fn keep(&self, record: Record, look: &Look) -> Next {
+    fn keep(&self, record: Record, look: &Observation) -> Admission {
         let run = look.run.as_deref();
         let lost = record.is_of_before(run) || look.stepped;
         if !(self.expected.guard && lost) {
-            return Next::Admit;
+            return Admission::Admit;
         }
         let epoch = record.epoch();
         let record = record.renewed(&self.expected, epoch, run);
-        Next::Write(record, self.quarantine(true))
+        Admission::Write(record, self.quarantine(true))
     }
 
     /// A node without a record takes the pledge of the set.
-    fn pledge(&mut self, node: usize, fresh: &str, run: Option<&str>) -> Next {
+    fn pledge(&mut self, node: usize, fresh: &str, run: Option<&str>) -> Admission {
         let newness = self.newness(node);
         self.young |= matches!(newness, Newness::Young(_));
         let quarantine = match newness {
@@ -214,15 +241,15 @@ impl Known {
             Newness::Young(left) => self.quarantine(true).min(left),
             Newness::Used => self.quarantine(true),
         };
-        Next::Write(Record::pledge(&self.expected, fresh, run), quarantine)
+        Admission::Write(Record::pledge(&self.expected, fresh, run), quarantine)
     }
 
     /// A node that has pledged is raised to that epoch.
-    fn raise(&self, pledge: Record, epoch: u64, look: &Look) -> Next {
+    fn raise(&self, pledge: Record, epoch: u64, look: &Observation) -> Admission {
         let run = look.run.as_deref();
         let lost = pledge.is_of_before(run) || look.voted;
         let record = pledge.renewed(&self.expected, epoch, run);
-        Next::Write(record, self.quarantine(lost))
+        Admission::Write(record, self.quarantine(lost))
     }
 
     /// For how long a node that may have `lost` votes gives none.
@@ -236,14 +263,14 @@ impl Known {
 
     /// Why the set cannot be founded now.
     pub(super) fn missing(&self) -> String {
-        let names = |wanted: fn(&Shown) -> bool| {
+        let names = |wanted: fn(&ShownRecord) -> bool| {
             let all = self.shown.iter().zip(&self.names);
             let of = all.filter(|(shown, _)| wanted(shown));
             of.map(|(_, name)| &**name).collect::<Vec<_>>().join(", ")
         };
-        let missing = names(|shown| matches!(shown, Shown::Unknown | Shown::Absent));
+        let missing = names(|shown| matches!(shown, ShownRecord::Unknown | ShownRecord::Absent));
         if missing.is_empty() {
-            let blank = names(|shown| matches!(shown, Shown::Blank(_)));
+            let blank = names(|shown| matches!(shown, ShownRecord::Blank(_)));
             return format!("the set is being founded: {blank} has yet to take its record");
         }
         format!(
@@ -252,7 +279,7 @@ impl Known {
         )
     }
 
-    fn others(&self, node: usize) -> impl Iterator<Item = (usize, &Shown)> {
+    fn others(&self, node: usize) -> impl Iterator<Item = (usize, &ShownRecord)> {
         self.shown
             .iter()
             .enumerate()
@@ -262,21 +289,23 @@ impl Known {
     /// The epoch that nodes other than this are of.
     fn epoch(&self, node: usize) -> Option<u64> {
         self.others(node).find_map(|(_, shown)| match shown {
-            Shown::Ours(epoch) => Some(*epoch),
+            ShownRecord::Ours(epoch) => Some(*epoch),
             _ => None,
         })
     }
 
     /// What a node without a record may have lost, as one of a new set.
     fn newness(&self, node: usize) -> Newness {
-        let lost_nothing = |shown: &Shown| match shown {
-            Shown::Blank(newness) | Shown::Pledged(newness) => *newness != Newness::Used,
-            _ => *shown == Shown::Apart,
+        let lost_nothing = |shown: &ShownRecord| match shown {
+            ShownRecord::Blank(newness) | ShownRecord::Pledged(newness) => {
+                *newness != Newness::Used
+            }
+            _ => *shown == ShownRecord::Apart,
         };
         let mut shown = self.shown.iter();
         let wholly_new = shown.all(lost_nothing);
         match self.shown[node] {
-            Shown::Blank(newness) | Shown::Pledged(newness)
+            ShownRecord::Blank(newness) | ShownRecord::Pledged(newness)
                 if self.expected.declares && wholly_new =>
             {
                 newness

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::stranger::Stranger;
+use super::flavor::{Flavor, UnsupportedServer};
 use crate::foreign;
 use crate::hash::fnv1a;
 use crate::node::Memory;
@@ -22,9 +22,9 @@ pub enum Newness {
 
 /// Why a server cannot be a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum Rejection {
     /// It is of a kind that can be no node.
-    Stranger(Stranger),
+    Unsupported(UnsupportedServer),
     /// It is of a version before the first that will do.
     Old,
     /// It is a replica.
@@ -84,16 +84,16 @@ pub fn may_have_voted(commandstats: &str) -> bool {
 
 /// Where a server stands in the order of masters, as its histories of replication tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reign {
+pub(crate) struct PromotionHistory {
     /// The one that it is at.
     own: u64,
     /// The one that it went on from when it was promoted; `None`: it never was.
     from: Option<u64>,
 }
 
-impl Reign {
+impl PromotionHistory {
     /// Whether nobody was master between `before` and this one.
-    pub(crate) fn follows(self, before: Reign) -> bool {
+    pub(crate) fn follows(self, before: PromotionHistory) -> bool {
         self.from.is_none_or(|from| from == before.own)
     }
 }
@@ -105,10 +105,10 @@ pub struct Info {
     /// see [`run_of`].
     pub run: Option<String>,
     /// Where it stands in the order of masters.
-    pub(crate) reign: Reign,
-    version: String,
-    /// It is of a kind that can be no node.
-    stranger: Option<Stranger>,
+    pub(crate) promotions: PromotionHistory,
+    flavor: Flavor,
+    /// It runs in cluster mode, and is not taken for a [shard](Info::of_shard).
+    in_cluster: bool,
     /// `host:port` of its master, for a replica.
     master: Option<String>,
     /// What it drops when it is full; `None` if it has no bound or drops
@@ -142,15 +142,15 @@ impl Info {
             run: get("run_id")
                 .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()))
                 .map(|id| run_of(id, history.as_deref())),
-            reign: Reign {
+            promotions: PromotionHistory {
                 own: fnv1a(get("master_replid").unwrap_or_default().as_bytes()),
                 from: history
                     .as_deref()
                     .filter(|history| !history.is_empty() && !zeros(history))
                     .map(|history| fnv1a(history.as_bytes())),
             },
-            version: foreign::told(&get("redis_version").unwrap_or_default()),
-            stranger: Stranger::in_info(get),
+            flavor: Flavor::in_info(get),
+            in_cluster: get("cluster_enabled").is_some_and(|enabled| enabled == "1"),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
                 foreign::told(&format!(
@@ -198,8 +198,9 @@ impl Info {
     }
 
     /// Of which kind it is, if that can be no node.
-    pub(crate) fn stranger(&self) -> Option<Stranger> {
-        self.stranger
+    pub(crate) fn unsupported(&self) -> Option<UnsupportedServer> {
+        let clustered = self.in_cluster.then_some(UnsupportedServer::Clustered);
+        self.flavor.unsupported().or(clustered)
     }
 
     /// Whether it drops keys when it is full.
@@ -219,35 +220,33 @@ impl Info {
 
     /// What a shard of a cluster says of itself, as of any server; or why it is none.
     pub(crate) fn of_shard(self) -> Result<Info, String> {
-        match self.stranger {
-            Some(Stranger::Clustered) => Ok(Info {
-                stranger: None,
+        match self.flavor {
+            _ if self.in_cluster => Ok(Info {
+                in_cluster: false,
                 ..self
             }),
-            // What it says of itself is not permitted, perhaps.
-            None if self.version.is_empty() => Ok(self),
-            None => {
+            Flavor::Redis(_) | Flavor::Valkey(_) => {
                 Err("it is not in cluster mode: write redis:// in place of redis+cluster://".into())
             }
-            Some(_) => Ok(self),
+            // What it says of itself is not permitted, perhaps.
+            Flavor::Untold => Ok(self),
+            // It is refused for its kind.
+            Flavor::Unsupported(_) => Ok(self),
         }
     }
 
     /// The same, with what kind of reason it is.
-    pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
+    pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Rejection, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.
-        if let Some(kind) = self.stranger {
-            return Some((Unfit::Stranger(kind), kind.sentence().into()));
+        if let Some(kind) = self.unsupported() {
+            return Some((Rejection::Unsupported(kind), kind.sentence().into()));
         }
-        let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
-        let (major, minor) = (version.next(), version.next().unwrap_or(0));
-        if major.is_some_and(|major| (major, minor) < (6, 2)) {
-            let why = format!("it is Redis {}; 6.2 or later is needed", self.version);
-            return Some((Unfit::Old, why));
+        if let Some(why) = self.flavor.too_old() {
+            return Some((Rejection::Old, why));
         }
         if let Some(master) = &self.master {
             let why = format!("it is a replica of {master}: only masters may vote");
-            return Some((Unfit::Replica, why));
+            return Some((Rejection::Replica, why));
         }
         match &self.eviction {
             Some(policy) if !accept_eviction => {
@@ -255,7 +254,7 @@ impl Info {
                     "its maxmemory_policy is {policy}, which may drop locks: set it to noeviction, \
                      or accept it with accept_eviction"
                 );
-                Some((Unfit::Evicts, why))
+                Some((Rejection::Evicts, why))
             }
             _ => None,
         }
@@ -340,16 +339,16 @@ mod tests {
 
     #[test]
     fn a_master_follows_the_one_whose_history_it_went_on_from() {
-        let reign = |own: &str, from: &str| {
+        let promotions = |own: &str, from: &str| {
             let text = GOOD.replace(&"0".repeat(40), from);
-            info(&format!("{text}master_replid:{own}\n")).reign
+            info(&format!("{text}master_replid:{own}\n")).promotions
         };
-        let (first, zeros) = (reign("a", &"0".repeat(40)), "0".repeat(40));
-        let (second, third) = (reign("b", "a"), reign("c", "b"));
+        let (first, zeros) = (promotions("a", &"0".repeat(40)), "0".repeat(40));
+        let (second, third) = (promotions("b", "a"), promotions("c", "b"));
         assert!(second.follows(first) && third.follows(second));
         assert!(!third.follows(first));
         // One that never was promoted took nobody's place: it has restarted.
-        assert!(reign("d", &zeros).follows(third) && reign("d", "").follows(third));
+        assert!(promotions("d", &zeros).follows(third) && promotions("d", "").follows(third));
     }
 
     #[test]

@@ -15,11 +15,11 @@ use crate::mutex::lock;
 #[derive(Debug)]
 pub struct Roster {
     memory: Duration,
-    seats: Mutex<Vec<Seat>>,
+    seats: Mutex<Vec<RosterEntry>>,
 }
 
 #[derive(Clone, Debug)]
-struct Seat {
+struct RosterEntry {
     node: usize,
     shown: String,
     run: Option<String>,
@@ -53,7 +53,7 @@ impl Roster {
         }
         leave(&mut seats, node, now);
         refuse_twice(&seats, node, |s| run.is_some() && s.run.as_deref() == run)?;
-        seats.push(Seat {
+        seats.push(RosterEntry {
             node,
             shown: shown.to_owned(),
             run: run.map(str::to_owned),
@@ -77,7 +77,7 @@ impl Roster {
         }
         // It is back.
         seats.retain(|s| s.node != node || s.left.is_none() || s.name != name);
-        let own = |s: &&mut Seat| s.node == node && s.left.is_none();
+        let own = |s: &&mut RosterEntry| s.node == node && s.left.is_none();
         if let Some(seat) = seats.iter_mut().find(own) {
             seat.name = name;
         }
@@ -85,7 +85,7 @@ impl Roster {
     }
 
     /// What is known at `now`.
-    fn seats(&self, now: Instant) -> MutexGuard<'_, Vec<Seat>> {
+    fn seats(&self, now: Instant) -> MutexGuard<'_, Vec<RosterEntry>> {
         let mut seats = lock(&self.seats);
         seats.retain(|s| s.left.is_none_or(|left| now < left + self.memory));
         seats
@@ -93,15 +93,19 @@ impl Roster {
 }
 
 /// The node's seat is empty. One that was never admitted gave no votes.
-fn leave(seats: &mut Vec<Seat>, node: usize, now: Instant) {
-    let sits = |s: &Seat| s.node == node && s.left.is_none();
+fn leave(seats: &mut Vec<RosterEntry>, node: usize, now: Instant) {
+    let sits = |s: &RosterEntry| s.node == node && s.left.is_none();
     seats.retain(|s| !sits(s) || s.name.is_some());
     if let Some(seat) = seats.iter_mut().find(|s| sits(s)) {
         seat.left = Some(now);
     }
 }
 
-fn refuse_twice(seats: &[Seat], node: usize, same: impl Fn(&Seat) -> bool) -> Result<(), String> {
+fn refuse_twice(
+    seats: &[RosterEntry],
+    node: usize,
+    same: impl Fn(&RosterEntry) -> bool,
+) -> Result<(), String> {
     match seats.iter().find(|s| s.node != node && same(s)) {
         None => Ok(()),
         Some(other) => Err(format!(

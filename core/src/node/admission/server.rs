@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
+use super::flavor::Flavor;
 use crate::foreign;
 
 /// What a server says of itself; `None` where it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Server {
-    /// `redis` or `valkey`.
-    pub(crate) kind: Option<&'static str>,
-    /// The version of that.
-    pub(crate) version: Option<String>,
+    pub(crate) flavor: Flavor,
     /// `master` or `replica`.
     pub(crate) role: Option<&'static str>,
     pub(crate) uptime: Option<Duration>,
@@ -36,12 +34,8 @@ impl Server {
                 .map(|(_, value)| value)
         };
         let number = |name: &str| get(name).and_then(|value| value.parse::<u64>().ok());
-        // Valkey says that it is Redis 7.2.4, too, for old clients.
-        let valkey = get("valkey_version");
-        let version = valkey.or_else(|| get("redis_version"));
         Server {
-            kind: version.map(|_| valkey.map_or("redis", |_| "valkey")),
-            version: version.map(foreign::told),
+            flavor: Flavor::in_info(|name| get(name).map(str::to_owned)),
             role: get("role").map(|role| match role {
                 "master" => "master",
                 _ => "replica",
@@ -64,16 +58,13 @@ mod tests {
             "# Server\r\nredis_version:7.0.15\r\nuptime_in_seconds:61\r\nrole:slave\r\n\
              used_memory:9\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
         );
-        assert_eq!((redis.kind, redis.role), (Some("redis"), Some("replica")));
-        assert_eq!(redis.version.as_deref(), Some("7.0.15"));
+        assert_eq!(redis.flavor, Flavor::Redis("7.0.15".into()));
+        assert_eq!(redis.role, Some("replica"));
         assert_eq!(redis.uptime, Some(Duration::from_secs(61)));
         assert_eq!((redis.memory_used, redis.memory_limit), (Some(9), None));
         let valkey = Server::parse("redis_version:7.2.4\r\nvalkey_version:9.1.0\r\nmaxmemory:5");
-        assert_eq!(
-            (valkey.kind, valkey.memory_limit),
-            (Some("valkey"), Some(5))
-        );
-        assert_eq!(valkey.version.as_deref(), Some("9.1.0"));
+        assert_eq!(valkey.flavor, Flavor::Valkey("9.1.0".into()));
+        assert_eq!(valkey.memory_limit, Some(5));
         assert_eq!(Server::parse(""), Server::default());
     }
 }

@@ -58,12 +58,8 @@ impl StepWatch {
             Reply::Granted { .. } | Reply::Extended { repaired: true }
         );
         if new {
-            Reply::Failed(Fault {
-                kind: FaultKind::NotReady,
-                text: "its clock has stepped: it may have voted too early after a restart".into(),
-                sent: true,
-                of_lock: false,
-            })
+            let why = "its clock has stepped: it may have voted too early after a restart";
+            Reply::Failed(Fault::new(FaultKind::NotReady, why, true))
         } else {
             reply
         }

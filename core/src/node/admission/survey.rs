@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use super::founding::{Known, Look, Next};
-use super::{Cause, Expected};
+use super::founding::{Admission, Observation, SetView};
+use super::{Expected, QuarantineCause};
 use crate::mutex::lock;
 use crate::wakers::Watchers;
 
@@ -15,19 +15,19 @@ use crate::wakers::Watchers;
 #[derive(Debug)]
 pub struct Survey {
     expected: Expected,
-    state: Mutex<State>,
+    state: Mutex<SurveyState>,
 }
 
 #[derive(Debug)]
-struct State {
-    known: Known,
+struct SurveyState {
+    known: SetView,
     /// Counts what has changed.
     changes: u64,
     watchers: Watchers,
     /// Why the nodes wait that do.
     waits: Vec<Option<String>>,
     /// Why the nodes are in quarantine that are.
-    causes: BTreeMap<usize, Option<Cause>>,
+    causes: BTreeMap<usize, Option<QuarantineCause>>,
 }
 
 impl Survey {
@@ -35,12 +35,12 @@ impl Survey {
     /// whether each lives in this process.
     pub fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Survey {
         Survey {
-            state: Mutex::new(State {
+            state: Mutex::new(SurveyState {
                 changes: 0,
                 watchers: Watchers::default(),
                 waits: vec![None; names.len()],
                 causes: BTreeMap::new(),
-                known: Known::new(expected.clone(), names),
+                known: SetView::new(expected.clone(), names),
             }),
             expected,
         }
@@ -53,10 +53,10 @@ impl Survey {
 
     /// Notes what a node shows, and says what follows. `fresh` names the node if
     /// it has no name yet.
-    pub fn look(&self, node: usize, look: &Look, fresh: &str) -> Next {
+    pub fn look(&self, node: usize, look: &Observation, fresh: &str) -> Admission {
         let mut state = lock(&self.state);
         let (changed, next) = state.known.look(node, look, fresh);
-        let wait = (next == Next::Wait).then(|| state.known.missing());
+        let wait = (next == Admission::Wait).then(|| state.known.missing());
         state.waits[node] = wait;
         state.changes += u64::from(changed);
         let watchers = if changed {
@@ -118,12 +118,12 @@ impl Survey {
     }
 
     /// The node was in quarantine for this when it was connected to, or was in none.
-    pub(crate) fn quarantined(&self, node: usize, cause: Option<Cause>) {
+    pub(crate) fn quarantined(&self, node: usize, cause: Option<QuarantineCause>) {
         lock(&self.state).causes.insert(node, cause);
     }
 
     /// Why the node is in quarantine, if it is, as far as this client knows.
-    pub(crate) fn cause(&self, node: usize) -> Option<Cause> {
+    pub(crate) fn cause(&self, node: usize) -> Option<QuarantineCause> {
         lock(&self.state).causes.get(&node).copied().flatten()
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use super::redis::connect::Target;
 use super::redis::outbox::Item;
-use super::{Link, Request, Server, Sink, Subscriber, Ticket};
+use super::{Link, Request, RequestContext, Server, Sink, Subscriber};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::runtime::drive::Driver;
@@ -45,13 +45,13 @@ impl ClusterLink {
 
     /// The task that keeps its map, which the maker of the link has to spawn.
     pub(crate) fn run(&self) -> impl Future<Output = ()> + Send + use<> {
-        let keeps = Keeps(self.0.clone());
+        let keeps = MapKeeper(self.0.clone());
         async move { keeps.0.clone().run().await }
     }
 
     /// The same, begun anew where a bug ends it.
     pub(crate) fn last(&self) -> impl Future<Output = ()> + Send + use<> {
-        let keeps = Keeps(self.0.clone());
+        let keeps = MapKeeper(self.0.clone());
         async move {
             let Target { gate, address, .. } = &keeps.0.target;
             let what = format!("the map of the cluster {}", address.shown);
@@ -62,9 +62,9 @@ impl ClusterLink {
 }
 
 /// What keeps the map of a cluster.
-struct Keeps(Arc<Routes>);
+struct MapKeeper(Arc<Routes>);
 
-impl Drop for Keeps {
+impl Drop for MapKeeper {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -74,7 +74,7 @@ impl Link for ClusterLink {
     fn send(
         &self,
         mut request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {

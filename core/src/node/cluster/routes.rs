@@ -5,27 +5,28 @@
 //! later: both happen in one lock. A request of a token that was released meanwhile is not sent
 //! again; see [`Sink::wanted`](crate::node::Sink::wanted).
 
+mod reader;
+mod redirects;
+
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::clock::{Instant, Sleep};
+use crate::clock::Instant;
 use crate::event::event;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
-use crate::node::redis::connect::{Target, View, look_for_strangers, map_of};
-use crate::node::redis::map::{PRIMARIES, Range, at};
+use crate::node::redis::connect::{Target, View};
+use crate::node::redis::map::{PRIMARIES, Range};
 use crate::node::redis::outbox::{HAS_ENDED, Item};
 use crate::node::redis::router::Router;
-use crate::node::redis::server_error::Redirect;
 use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY, Worker};
-use crate::node::{Fault, FaultKind, Link, Op, Reply, Server, Sink, Subscriber, Ticket};
-use crate::runtime::drive::{Driver, let_go};
+use crate::node::{Fault, FaultKind, Link, Reply, RequestContext, Server, Sink, Subscriber};
+use crate::runtime::drive::Driver;
 use crate::wakers::Wakers;
 
 /// A map is asked for no more often than this,
@@ -43,8 +44,8 @@ const NONE: u16 = u16::MAX;
 /// Spawns what works for a shard.
 pub(crate) type Spawn = Box<dyn Fn(Worker) + Send + Sync>;
 
-type Asking = Pin<Box<dyn Future<Output = Result<View, Fault>> + Send>>;
-type Checking = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+type MapQuery = Pin<Box<dyn Future<Output = Result<View, Fault>> + Send>>;
+type SeedCheck = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Routes {
@@ -56,13 +57,13 @@ pub(crate) struct Routes {
     id: AtomicU64,
     /// The last map that was asked for is there.
     mapped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<RoutesState>,
     /// For the connections to its shards.
     me: Weak<Routes>,
 }
 
-struct State {
-    shards: Vec<Shard>,
+struct RoutesState {
+    shards: Vec<ShardLink>,
     /// The place of the shard that serves each hash slot.
     map: Box<[u16]>,
     /// It may be wrong: another is to be read.
@@ -72,7 +73,7 @@ struct State {
     /// Why the last that was asked for a map gave none.
     mapless: Option<Fault>,
     /// Requests that cannot go anywhere yet.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<ParkedRequest>,
     subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that reads maps.
     task: Wakers,
@@ -83,13 +84,13 @@ struct State {
     closed: bool,
 }
 
-struct Shard {
+struct ShardLink {
     at: Endpoint,
     link: Arc<RedisLink>,
 }
 
 /// A request that waits.
-struct Waiting {
+struct ParkedRequest {
     item: Box<Item>,
     /// Until then; for a map, if that is never.
     until: Instant,
@@ -98,18 +99,18 @@ struct Waiting {
 
 /// What is due once the lock is dropped: whoever is told of a request may send another at once.
 #[derive(Default)]
-struct After {
+struct Notifications {
     owed: Wakers,
-    told: Vec<(Arc<dyn Sink>, Ticket, Fault)>,
+    told: Vec<(Arc<dyn Sink>, RequestContext, Fault)>,
 }
 
-impl After {
+impl Notifications {
     /// The item has failed. A release is kept by whoever has it.
     fn fail(&mut self, item: &mut Item, fault: Fault) {
         self.tells(item.sink.take(), item.ticket, fault);
     }
 
-    fn tells(&mut self, sink: Option<Arc<dyn Sink>>, ticket: Ticket, fault: Fault) {
+    fn tells(&mut self, sink: Option<Arc<dyn Sink>>, ticket: RequestContext, fault: Fault) {
         self.told.extend(sink.map(|sink| (sink, ticket, fault)));
     }
 
@@ -127,9 +128,9 @@ impl After {
     }
 }
 
-impl State {
+impl RoutesState {
     /// The item goes to the shard of that place.
-    fn send(&self, shard: usize, item: Box<Item>, after: &mut After) {
+    fn send(&self, shard: usize, item: Box<Item>, after: &mut Notifications) {
         match self.shards[shard].link.put(item) {
             Ok(owed) => after.owed.extend(owed),
             Err((sink, ticket, fault)) => after.tells(sink, ticket, fault),
@@ -137,7 +138,7 @@ impl State {
     }
 
     /// The item goes to whoever serves it, or waits for that to be known.
-    fn route(&mut self, mut item: Box<Item>, after: &mut After) {
+    fn route(&mut self, mut item: Box<Item>, after: &mut Notifications) {
         if let Some(fault) = self.refused.clone().filter(|_| !item.is_release()) {
             return after.fail(&mut item, fault);
         }
@@ -158,7 +159,13 @@ impl State {
     }
 
     /// The item waits until then, and for a map if need be.
-    fn wait(&mut self, mut item: Box<Item>, until: Instant, why: &'static str, after: &mut After) {
+    fn wait(
+        &mut self,
+        mut item: Box<Item>,
+        until: Instant,
+        why: &'static str,
+        after: &mut Notifications,
+    ) {
         if self.waiting.len() >= QUEUE_BOUND && !item.is_release() {
             let fault = Fault::new(FaultKind::Refused, TOO_MANY, item.is_sent());
             return after.fail(&mut item, fault);
@@ -169,7 +176,7 @@ impl State {
                 return;
             }
         }
-        self.waiting.push_back(Waiting { item, until, why });
+        self.waiting.push_back(ParkedRequest { item, until, why });
         self.fresh = true;
         after.owed.extend(self.task.take());
     }
@@ -182,7 +189,7 @@ impl State {
 
     /// Takes out those that serve nothing, if there are more than a map may name: each server that
     /// a request was ever sent to stays, and there may be ever new ones.
-    fn forget(&mut self) -> Vec<Shard> {
+    fn forget(&mut self) -> Vec<ShardLink> {
         if self.shards.len() <= PRIMARIES {
             return Vec::new();
         }
@@ -217,7 +224,7 @@ impl State {
         self.shards.len() < 2 * PRIMARIES || self.shards.iter().any(|shard| shard.at == *to)
     }
 
-    fn shard_of(&self, item: &Item) -> Option<&Shard> {
+    fn shard_of(&self, item: &Item) -> Option<&ShardLink> {
         self.place_of(item).map(|place| &self.shards[place])
     }
 }
@@ -236,7 +243,7 @@ impl Routes {
             spawn,
             id: AtomicU64::new(0),
             mapped: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(RoutesState {
                 shards: Vec::new(),
                 map: vec![NONE; SLOTS].into(),
                 stale: false,
@@ -254,19 +261,19 @@ impl Routes {
 
     /// Queues an item for whoever serves it; returns the wake-up that is owed.
     pub(super) fn put(&self, item: Box<Item>) -> Option<Wakers> {
-        let mut after = After::default();
+        let mut after = Notifications::default();
         lock(&self.state).route(item, &mut after);
         after.tell();
         Some(after.owed)
     }
 
-    fn finish(&self, mut after: After) {
+    fn finish(&self, mut after: Notifications) {
         after.tell();
         self.ring(after.owed);
     }
 
     /// The place of the shard at an endpoint, whose link is made if there is none.
-    fn shard(&self, state: &mut MutexGuard<'_, State>, at: Endpoint) -> usize {
+    fn shard(&self, state: &mut MutexGuard<'_, RoutesState>, at: Endpoint) -> usize {
         if let Some(place) = state.shards.iter().position(|shard| shard.at == at) {
             return place;
         }
@@ -279,7 +286,7 @@ impl Routes {
             link.close();
         }
         (self.spawn)(worker);
-        state.shards.push(Shard {
+        state.shards.push(ShardLink {
             at,
             link: Arc::new(link),
         });
@@ -353,22 +360,6 @@ impl Routes {
         }
     }
 
-    /// Keeps the map, and what waits, until the client is closed.
-    pub(super) async fn run(self: Arc<Routes>) {
-        lock(&self.state).rests = false;
-        let mut reader = Reader {
-            routes: self,
-            asking: None,
-            checking: None,
-            ids: Vec::new(),
-            next: Instant::NEVER,
-            pause: PAUSE,
-            first: 0,
-            timer: None,
-        };
-        poll_fn(|cx| reader.poll(cx)).await;
-    }
-
     /// No task keeps the map any more: what waits for another one is answered.
     pub(super) fn end(&self) {
         let waiting = std::mem::take(&mut lock(&self.state).waiting);
@@ -397,7 +388,7 @@ impl Routes {
     /// to look again.
     fn look(&self, now: Instant) -> Instant {
         let mut guard = lock(&self.state);
-        let (mut next, mut after) = (Instant::FAR, After::default());
+        let (mut next, mut after) = (Instant::FAR, Notifications::default());
         for mut waits in std::mem::take(&mut guard.waiting) {
             let item = &mut waits.item;
             if item.due() <= now {
@@ -459,7 +450,7 @@ impl Routes {
             .partition(|waits| !waits.item.is_release() && state.shard_of(&waits.item).is_none());
         state.waiting = kept;
         drop(state);
-        let lost: VecDeque<Waiting> = lost;
+        let lost: VecDeque<ParkedRequest> = lost;
         for mut waits in lost {
             let sent = waits.item.is_sent();
             let fault = Fault {
@@ -467,226 +458,6 @@ impl Routes {
                 ..fault.clone()
             };
             waits.item.tell(Reply::Failed(fault), None);
-        }
-    }
-}
-
-impl Router for Routes {
-    fn redirected(&self, mut item: Box<Item>, redirect: Redirect, from: &Endpoint, calm: bool) {
-        let now = self.target.gate.clock.now();
-        let mut after = After::default();
-        let mut guard = lock(&self.state);
-        let state = &mut guard;
-        item.with_text = false;
-        item.asking = false;
-        match redirect {
-            Redirect::Moved { .. } | Redirect::Ask { .. } => item.redirects += 1,
-            Redirect::TryAgain | Redirect::Down => {
-                (item.redirects, item.pauses) = (0, item.pauses + 1)
-            }
-        }
-        let prolongs = !item.prolongs
-            && calm
-            && matches!(redirect, Redirect::TryAgain)
-            && item.request.keys.mode.is_alone()
-            && matches!(item.request.op, Op::Extend { .. });
-        item.prolongs = prolongs || item.prolongs && matches!(redirect, Redirect::Ask { .. });
-        let pause = (PAUSE * (1 << item.pauses.clamp(1, 6))).min(REFRESH);
-        let to = match &redirect {
-            Redirect::Moved { host, port, .. } | Redirect::Ask { host, port } => {
-                at(host, *port, from)
-            }
-            Redirect::TryAgain | Redirect::Down => None,
-        };
-        let to = to.filter(|to| state.has_room(to));
-        state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
-        match (to, redirect) {
-            (Some(_), _) if (item.redirects > REDIRECTS) => {
-                let why = "its servers send the request from one to another";
-                state.wait(item, now + REFRESH, why, &mut after)
-            }
-            (Some(to), Redirect::Ask { .. }) => {
-                let shard = self.shard(state, to);
-                item.asking = true;
-                state.send(shard, item, &mut after)
-            }
-            (Some(to), Redirect::Moved { slot, .. }) => {
-                let shard = self.shard(state, to);
-                if let Some(place) = state.map.get_mut(usize::from(slot)) {
-                    *place = shard as u16;
-                }
-                state.send(shard, item, &mut after)
-            }
-            _ if prolongs => state.route(item, &mut after),
-            (_, Redirect::Down) => {
-                let why = "CLUSTERDOWN: nobody serves the hash slot, or most of the cluster's \
-                           primaries are not there";
-                state.wait(item, now + pause, why, &mut after)
-            }
-            _ => {
-                let why = "its hash slot is being moved";
-                state.wait(item, now + pause, why, &mut after)
-            }
-        }
-        // For the map.
-        state.fresh = true;
-        after.owed.extend(state.task.take());
-        drop(guard);
-        self.finish(after);
-    }
-
-    fn take_strays(&self, here: &Endpoint, items: VecDeque<Box<Item>>) -> VecDeque<Box<Item>> {
-        let mut guard = lock(&self.state);
-        let (mut kept, mut after) = (VecDeque::new(), After::default());
-        for mut item in items {
-            let elsewhere = guard.shard_of(&item).is_some_and(|shard| shard.at != *here);
-            if !elsewhere || item.asking {
-                kept.push_back(item);
-                continue;
-            }
-            item.with_text = false;
-            guard.route(item, &mut after);
-        }
-        drop(guard);
-        self.finish(after);
-        kept
-    }
-
-    fn doubt(&self) {
-        let mut state = lock(&self.state);
-        (state.stale, state.fresh) = (true, true);
-        let task = state.task.take();
-        drop(state);
-        self.ring(task);
-    }
-
-    fn served_at(&self, slot: u16) -> Option<Endpoint> {
-        let state = lock(&self.state);
-        let place = state.map[usize::from(slot)];
-        let shard = state.shards.get(usize::from(place))?;
-        Some(shard.at.clone())
-    }
-
-    fn admitted(&self, id: u64) {
-        self.id.store(id, Ordering::Relaxed);
-    }
-}
-
-/// Reads maps.
-struct Reader {
-    routes: Arc<Routes>,
-    asking: Option<Asking>,
-    /// Whether the URL names servers of one cluster, once there is a map.
-    checking: Option<Checking>,
-    /// The servers that the last map's server knew.
-    ids: Vec<String>,
-    /// The next is not asked for before.
-    next: Instant,
-    pause: Duration,
-    /// Which server is asked first.
-    first: usize,
-    timer: Option<(Instant, Sleep)>,
-}
-
-impl Drop for Reader {
-    /// Answers what waits; releases are left to the next, too.
-    fn drop(&mut self) {
-        let mut after = After::default();
-        let mut state = lock(&self.routes.state);
-        state.rests = true;
-        state
-            .waiting
-            .iter_mut()
-            .for_each(|waits| after.has_ended(&mut waits.item));
-        state.waiting.retain(|waits| waits.item.is_release());
-        drop(state);
-        after.tell();
-        let_go((self.asking.take(), self.checking.take()));
-    }
-}
-
-impl Reader {
-    /// Ready when the client is closed.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let now = self.routes.target.gate.clock.now();
-            if let Some(asking) = &mut self.asking
-                && let Poll::Ready(answer) = asking.as_mut().poll(cx)
-            {
-                self.asking = None;
-                self.took(answer, now);
-            }
-            if let Some(checking) = &mut self.checking
-                && let Poll::Ready(answer) = checking.as_mut().poll(cx)
-            {
-                self.checking = None;
-                if let Err(fault) = answer {
-                    self.routes.refuse(fault);
-                }
-            }
-            let mut until = self.routes.look(now);
-            let mut state = lock(&self.routes.state);
-            if state.closed {
-                return Poll::Ready(());
-            }
-            let wanted = state.stale && self.asking.is_none();
-            if wanted && self.next <= now {
-                state.stale = false;
-                drop(state);
-                let (routes, first) = (self.routes.clone(), self.first);
-                let (known, ids) = (routes.primaries(), self.ids.clone());
-                // Another each time: this one may be cut off from the others.
-                self.first = self.first.wrapping_add(1);
-                self.asking = Some(Box::pin(async move {
-                    map_of(&routes.target, &known, &ids, first).await
-                }));
-                continue;
-            }
-            if std::mem::take(&mut state.fresh) {
-                continue;
-            }
-            if wanted {
-                until = until.min(self.next);
-            }
-            let _: Poll<()> = state.task.park(cx);
-            drop(state);
-            match &self.timer {
-                Some((at, _)) if *at <= until => {}
-                _ if until == Instant::FAR => self.timer = None,
-                _ => {
-                    let sleep = self.routes.target.gate.clock.sleep_until(until.max(now));
-                    self.timer = Some((until, sleep));
-                }
-            }
-            if let Some((_, timer)) = &mut self.timer
-                && timer.as_mut().poll(cx).is_ready()
-            {
-                self.timer = None;
-                continue;
-            }
-            return Poll::Pending;
-        }
-    }
-
-    fn took(&mut self, answer: Result<View, Fault>, now: Instant) {
-        match answer {
-            Ok(View { ranges, ids, .. }) => {
-                self.pause = PAUSE;
-                self.next = now + REFRESH;
-                if self.ids.is_empty() {
-                    let (routes, ids) = (self.routes.clone(), ids.clone());
-                    self.checking = Some(Box::pin(async move {
-                        look_for_strangers(&routes.target, &ids).await
-                    }));
-                }
-                self.ids = ids;
-                self.routes.take_map(ranges);
-            }
-            Err(fault) => {
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-                self.next = now + self.pause;
-                self.routes.no_map(&fault);
-            }
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::line::{Message, Turn, life};
-use super::scripts::Found;
-use super::{Form, MemoryNode, micros, tick};
+use super::line::{Message, QueueTurn, life};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, StoredValue, micros, tick};
 use crate::clock::Instant;
 use crate::foreign;
 use crate::node::{Adopted, Op, Reply, Request, Value};
@@ -16,7 +16,7 @@ impl MemoryNode {
     pub(super) fn acquire(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         asked: Asked,
         messages: &mut Vec<Message>,
     ) -> Reply {
@@ -35,7 +35,7 @@ impl MemoryNode {
             .is_some_and(|form| form.is_for(request, found.time));
         if mine && found.last.is_none() && found.quarantine.is_none() {
             // Where readers were, it was reserved for one that may be queued too.
-            if found.form.as_ref().is_some_and(Form::is_shared) {
+            if found.form.as_ref().is_some_and(StoredValue::is_shared) {
                 self.leave(request, found.now);
             }
             return self.grant(request, found, asked, true);
@@ -57,21 +57,27 @@ impl MemoryNode {
         }
         let turn = self.turn(request, me, None, found.now, messages);
         match turn {
-            Turn::Anothers | Turn::AfterReaders => {
+            QueueTurn::Anothers | QueueTurn::AfterReaders => {
                 let length = request.keys.waits.reservation;
                 self.refuse(request, found, Some(super::whole(length)))
             }
-            Turn::Mine | Turn::Untold => {
+            QueueTurn::Mine | QueueTurn::Untold => {
                 self.leave(request, found.now);
-                let crowded = turn == Turn::Mine;
+                let crowded = turn == QueueTurn::Mine;
                 self.grant(request, found, asked, crowded)
             }
-            Turn::Nobodys => self.grant(request, found, asked, false),
+            QueueTurn::Nobodys => self.grant(request, found, asked, false),
         }
     }
 
     /// The vote of this lease becomes the request's.
-    fn adopt(&mut self, request: &Request, old: &Adopted, found: &Found, asked: Asked) -> Reply {
+    fn adopt(
+        &mut self,
+        request: &Request,
+        old: &Adopted,
+        found: &KeyLookup,
+        asked: Asked,
+    ) -> Reply {
         let Adopted { value: old, ban } = old;
         // A text may say anything. What names no token of ours proves nothing, and bans nothing.
         if !old.is_ours() {
@@ -98,7 +104,7 @@ impl MemoryNode {
     fn grant(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         (ttl, candidate, block): Asked,
         crowded: bool,
     ) -> Reply {
@@ -108,7 +114,11 @@ impl MemoryNode {
             self.hold_crowded(request, found.time + micros(ttl), least, now);
         } else {
             let end = life(now, ttl);
-            self.put(request, Form::Quiet(request.value.clone()), end);
+            self.put(
+                request,
+                StoredValue::Uncontended(request.value.clone()),
+                end,
+            );
         }
         Reply::Granted {
             fence: self.count(request, candidate, block, now),
@@ -121,7 +131,7 @@ impl MemoryNode {
     fn confirm_own(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         (ttl, candidate, block): Asked,
     ) -> Reply {
         if let Some(left) = found.quarantine {
@@ -137,7 +147,7 @@ impl MemoryNode {
     pub(super) fn refuse(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         left: Option<Duration>,
     ) -> Reply {
         let holder = found.form.as_ref().and_then(|form| form.holder(found.time));
@@ -149,7 +159,7 @@ impl MemoryNode {
     pub(super) fn refuse_for(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         left: Option<Duration>,
         holder: Option<Box<str>>,
     ) -> Reply {
@@ -178,14 +188,18 @@ impl MemoryNode {
             return;
         };
         match form {
-            Form::Quiet(value) => {
+            StoredValue::Uncontended(value) => {
                 let ours = value.is_ours() && end != Instant::FAR;
                 if ours {
                     let left = micros(tick(now).until(end));
                     let left = left + 1_000;
                     let until = MemoryNode::time(now) + left;
                     let value = value.clone();
-                    self.put(request, Form::Held { until, value }, end.max(least));
+                    self.put(
+                        request,
+                        StoredValue::Contended { until, value },
+                        end.max(least),
+                    );
                 }
             }
             _ => self.lengthen(request, least),

@@ -11,17 +11,17 @@ use crate::node::{Keys, Request, Value};
 
 /// By the keys of the bans.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Bans(BTreeMap<Vec<u8>, Banned>);
+pub(super) struct Bans(BTreeMap<Vec<u8>, BanList>);
 
 /// Of one lock: the [identities](crate::node::Value::identity) of the values, each until the node's `TIME` shows more than this many µs; and the
 /// end of the key's life.
 #[derive(Clone, Debug, PartialEq)]
-struct Banned {
+struct BanList {
     values: BTreeMap<Vec<u8>, u64>,
     end: Instant,
 }
 
-impl Banned {
+impl BanList {
     fn lives(&self, now: Instant) -> bool {
         tick(now) <= self.end
     }
@@ -31,9 +31,9 @@ impl Bans {
     /// The value is banned for so long, or longer if it is already.
     pub(super) fn add(&mut self, keys: &Keys, value: &Value, now: Instant, long: Duration) {
         let (time, end) = (MemoryNode::time(now), life(now, long));
-        let key = keys.companions.bans();
+        let key = keys.aux.bans();
         let known = self.0.remove(&key).filter(|known| known.lives(now));
-        let mut banned = known.unwrap_or(Banned {
+        let mut banned = known.unwrap_or(BanList {
             values: BTreeMap::new(),
             end,
         });
@@ -56,7 +56,7 @@ impl Bans {
         if self.0.is_empty() {
             return false;
         }
-        let banned = self.0.get(&keys.companions.bans());
+        let banned = self.0.get(&keys.aux.bans());
         let banned = banned.filter(|banned| banned.lives(now));
         let until = banned.and_then(|banned| banned.values.get(value.identity()));
         until.is_some_and(|until| MemoryNode::time(now) <= *until)
@@ -64,7 +64,7 @@ impl Bans {
 
     /// Drops those of one lock.
     pub(super) fn forget(&mut self, keys: &Keys) {
-        self.0.remove(&keys.companions.bans());
+        self.0.remove(&keys.aux.bans());
     }
 
     /// Drops what is dead.

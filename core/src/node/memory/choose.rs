@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::joins;
-use super::line::{Message, Turn, life};
-use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros};
+use super::line::{Message, QueueTurn, life};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::clock::Instant;
 use crate::node::{Op, Reply, Request, Waits};
 
@@ -33,8 +33,8 @@ impl MemoryNode {
         let slots = u64::from(slots);
         let in_order = (0..slots).map(|i| ((first % slots + i) % slots) as u32);
         let asked: Vec<Request> = in_order.map(|slot| of_slot(request, slot)).collect();
-        let seen: Vec<Found> = asked.iter().map(|one| self.found(one, None, now)).collect();
-        let is_mine = |found: &Found, one: &Request| {
+        let seen: Vec<KeyLookup> = asked.iter().map(|one| self.found(one, None, now)).collect();
+        let is_mine = |found: &KeyLookup, one: &Request| {
             let form = found.form.as_ref();
             me.is_some() && form.is_some_and(|form| form.is_for(one, found.time))
         };
@@ -49,7 +49,7 @@ impl MemoryNode {
                 continue;
             }
             let turn = self.turn(one, me, None, now, messages);
-            if turn == Turn::Anothers {
+            if turn == QueueTurn::Anothers {
                 continue;
             }
             if let Some(waiter) = me {
@@ -59,7 +59,7 @@ impl MemoryNode {
                 } = request.keys.waits;
                 let until = found.time + micros(reservation);
                 let end = life(now, reservation.max(place));
-                let whom = Whom::Waiter(waiter.clone());
+                let whom = ReservedFor::Waiter(waiter.clone());
                 self.reserve_until(one, None, whom, (until, end), now);
             }
             return chosen(one);
@@ -105,7 +105,7 @@ impl MemoryNode {
         for slot in 0..slots {
             let one = of_slot(request, slot);
             let found = self.found(&one, None, now);
-            let Some(form @ Form::Free { .. }) = &found.form else {
+            let Some(form @ StoredValue::Reserved { .. }) = &found.form else {
                 continue;
             };
             let anothers = form.reserved(found.time).is_some() && !form.is_for(&one, found.time);
@@ -113,7 +113,7 @@ impl MemoryNode {
                 continue;
             }
             let kept = match votes {
-                true => self.turn(&one, None, None, now, messages) == Turn::Anothers,
+                true => self.turn(&one, None, None, now, messages) == QueueTurn::Anothers,
                 false if self.is_queued(&one, now) => {
                     self.close_out(&one, now);
                     true

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::line::life;
-use super::scripts::Found;
-use super::{Form, MemoryNode, micros};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, StoredValue, micros};
 use crate::clock::Instant;
 use crate::node::{Repair, Reply, Request};
 
@@ -13,7 +13,7 @@ impl MemoryNode {
     pub(super) fn extend(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         repair: Repair,
         (fence, behind): (u64, u32),
@@ -49,7 +49,11 @@ impl MemoryNode {
             if found.is_crowded() {
                 self.hold_crowded(request, found.time + micros(ttl), found.end, now);
             } else {
-                self.put(request, Form::Quiet(request.value.clone()), life(now, ttl));
+                self.put(
+                    request,
+                    StoredValue::Uncontended(request.value.clone()),
+                    life(now, ttl),
+                );
             }
             self.raise(request, fence, now);
             self.tell(request, fence.saturating_sub(behind.into()), now);
@@ -62,7 +66,7 @@ impl MemoryNode {
     pub(super) fn confirm(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         fence: u64,
         block: u32,
@@ -88,10 +92,10 @@ impl MemoryNode {
     }
 
     /// The own value, which stands there, holds the lock for `ttl` from now on at least.
-    pub(super) fn lengthen_own(&mut self, request: &Request, found: &Found, ttl: Duration) {
+    pub(super) fn lengthen_own(&mut self, request: &Request, found: &KeyLookup, ttl: Duration) {
         let (now, full) = (found.now, life(found.now, ttl));
         match &found.form {
-            Some(Form::Held { until, .. }) => {
+            Some(StoredValue::Contended { until, .. }) => {
                 let full = found.time + micros(ttl);
                 let longer = full.max(*until);
                 let until = longer;
@@ -104,7 +108,11 @@ impl MemoryNode {
                     Instant::FAR => full,
                     end => end.max(full),
                 };
-                self.put(request, Form::Quiet(request.value.clone()), end);
+                self.put(
+                    request,
+                    StoredValue::Uncontended(request.value.clone()),
+                    end,
+                );
             }
         }
     }

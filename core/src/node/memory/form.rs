@@ -13,13 +13,13 @@ use crate::node::{Mode, Request, Value, Waiter};
 
 /// What stands under a lock's key, by form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum StoredValue {
     /// A value alone, which holds the lock as long as the key is there: ours, or a
     /// foreign one, which is never changed.
-    Quiet(Value),
+    Uncontended(Value),
     /// Crowded, held: by this value until the node's `TIME` shows more than this many µs.
-    Held {
-        /// See [`Form::Held`].
+    Contended {
+        /// See [`StoredValue::Contended`].
         until: u64,
         /// Of whom.
         value: Value,
@@ -27,33 +27,33 @@ pub enum Form {
     /// Taken until then, by a value that was released and is to keep the lock: crowded as
     /// well, so that nothing but its end takes it away.
     Kept {
-        /// As in [`Form::Held`].
+        /// As in [`StoredValue::Contended`].
         until: u64,
         /// By which value it was held.
         value: Value,
     },
     /// Crowded, free: reserved until then.
-    Free {
-        /// As in [`Form::Held`].
+    Reserved {
+        /// As in [`StoredValue::Contended`].
         until: u64,
         /// For whom.
-        whom: Whom,
+        whom: ReservedFor,
     },
     /// Crowded, for [readers](super::Readers), as long as one of them lives; and reserved
     /// until then, as a free one is.
     Shared {
-        /// As in [`Form::Held`].
+        /// As in [`StoredValue::Contended`].
         until: u64,
         /// No fence that was counted for one alone is beyond this one; 0: that is not known.
         base: u64,
         /// For whom it is reserved.
-        whom: Whom,
+        whom: ReservedFor,
     },
 }
 
 /// For whom a lock is reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum ReservedFor {
     /// For nobody.
     Nobody,
     /// For one that wants it for itself.
@@ -62,70 +62,81 @@ pub enum Whom {
     Readers(u64),
 }
 
-impl Whom {
+impl ReservedFor {
     /// Whether it is that one that is asked for.
     fn is(&self, waiter: Option<&Waiter>, mode: Mode) -> bool {
         match self {
-            Whom::Nobody | Whom::Readers(_) => false,
-            Whom::Waiter(whose) => mode.is_alone() && Some(whose) == waiter,
+            ReservedFor::Nobody | ReservedFor::Readers(_) => false,
+            ReservedFor::Waiter(whose) => mode.is_alone() && Some(whose) == waiter,
         }
     }
 }
 
-impl Form {
+impl StoredValue {
     /// Whose value stands there, whether it still holds the lock or not.
     pub fn value(&self) -> Option<&Value> {
         match self {
-            Form::Quiet(value) | Form::Held { value, .. } | Form::Kept { value, .. } => Some(value),
-            Form::Free { .. } | Form::Shared { .. } => None,
+            StoredValue::Uncontended(value)
+            | StoredValue::Contended { value, .. }
+            | StoredValue::Kept { value, .. } => Some(value),
+            StoredValue::Reserved { .. } | StoredValue::Shared { .. } => None,
         }
     }
 
     /// Whose value holds or keeps the lock for itself at `time` of the node, in µs.
     pub fn holder(&self, time: u64) -> Option<&Value> {
         match self {
-            Form::Quiet(value) => Some(value),
-            Form::Held { until, value } | Form::Kept { until, value } if time <= *until => {
+            StoredValue::Uncontended(value) => Some(value),
+            StoredValue::Contended { until, value } | StoredValue::Kept { until, value }
+                if time <= *until =>
+            {
                 Some(value)
             }
-            Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } | Form::Shared { .. } => None,
+            StoredValue::Contended { .. }
+            | StoredValue::Kept { .. }
+            | StoredValue::Reserved { .. }
+            | StoredValue::Shared { .. } => None,
         }
     }
 
     /// Whether a crowded form stands yet at `time` of the node.
     pub(super) fn stands(&self, time: u64) -> bool {
         match self {
-            Form::Quiet(_) => true,
-            Form::Held { until, .. }
-            | Form::Kept { until, .. }
-            | Form::Free { until, .. }
-            | Form::Shared { until, .. } => time <= *until,
+            StoredValue::Uncontended(_) => true,
+            StoredValue::Contended { until, .. }
+            | StoredValue::Kept { until, .. }
+            | StoredValue::Reserved { until, .. }
+            | StoredValue::Shared { until, .. } => time <= *until,
         }
     }
 
     /// Whether it is taken by a value that was released, or was until it ended.
     pub fn is_kept(&self) -> bool {
-        matches!(self, Form::Kept { .. })
+        matches!(self, StoredValue::Kept { .. })
     }
 
     /// Whether it is there for readers.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Form::Shared { .. })
+        matches!(self, StoredValue::Shared { .. })
     }
 
     /// For whom the lock is reserved at `time` of the node.
-    pub fn reserved(&self, time: u64) -> Option<&Whom> {
-        let (Form::Free { until, whom } | Form::Shared { until, whom, .. }) = self else {
+    pub fn reserved(&self, time: u64) -> Option<&ReservedFor> {
+        let (StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. }) =
+            self
+        else {
             return None;
         };
         let stands = time <= *until;
-        (stands && *whom != Whom::Nobody).then_some(whom)
+        (stands && *whom != ReservedFor::Nobody).then_some(whom)
     }
 
     /// How much longer a reservation stands, in whole milliseconds.
     pub(super) fn reservation_left(&self, time: u64) -> Duration {
         match self {
-            Form::Free { until, .. } | Form::Shared { until, .. } => left(*until, time),
+            StoredValue::Reserved { until, .. } | StoredValue::Shared { until, .. } => {
+                left(*until, time)
+            }
             _ => Duration::ZERO,
         }
     }
@@ -141,13 +152,13 @@ impl MemoryNode {
     /// What stands under `key` and the moment the key's life ends, if it lives at
     /// `now`. A key lives up to and including its last millisecond, as on
     /// Redis; one without an end until [`Instant::FAR`].
-    pub fn form(&self, key: &[u8], now: Instant) -> Option<(&Form, Instant)> {
+    pub fn form(&self, key: &[u8], now: Instant) -> Option<(&StoredValue, Instant)> {
         let (form, end) = self.keys.get(key)?;
         (tick(now) <= *end).then_some((form, *end))
     }
 
     /// Every living key of a lock, with what stands there and the moment its life ends.
-    pub fn keys(&self, now: Instant) -> impl Iterator<Item = (&[u8], &Form, Instant)> {
+    pub fn keys(&self, now: Instant) -> impl Iterator<Item = (&[u8], &StoredValue, Instant)> {
         self.keys
             .iter()
             .filter(move |(_, (_, end))| tick(now) <= *end)
@@ -156,7 +167,7 @@ impl MemoryNode {
 
     /// What others than our clients do to a lock's key: store a value there, with or
     /// without an end, or drop it.
-    pub fn meddle(&mut self, key: &[u8], what: Option<(Form, Instant)>) {
+    pub fn meddle(&mut self, key: &[u8], what: Option<(StoredValue, Instant)>) {
         match what {
             Some(what) => drop(self.keys.insert(key.into(), what)),
             None => drop(self.keys.remove(key)),
@@ -164,7 +175,7 @@ impl MemoryNode {
     }
 
     /// Puts this under the request's lock, until then.
-    pub(super) fn put(&mut self, request: &Request, form: Form, end: Instant) {
+    pub(super) fn put(&mut self, request: &Request, form: StoredValue, end: Instant) {
         let key: Arc<[u8]> = request.keys.lock.clone();
         self.keys.insert(key, (form, end));
     }
@@ -179,7 +190,7 @@ impl MemoryNode {
     ) {
         let value = request.value.clone();
         let end = end.max(outlives(until, now));
-        self.put(request, Form::Held { until, value }, end);
+        self.put(request, StoredValue::Contended { until, value }, end);
     }
 
     /// The end of the lock's key is `end` at the earliest.

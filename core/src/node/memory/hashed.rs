@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::{Message, life};
-use super::{Answer, MemoryNode, tick};
+use super::{MemoryNode, ScriptAnswer, tick};
 use crate::clock::Instant;
 use crate::foreign;
 use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
@@ -50,7 +50,7 @@ impl MemoryNode {
         quarantine: Option<Duration>,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Answer {
+    ) -> ScriptAnswer {
         Ok(match request.op {
             Op::Acquire {
                 ttl,
@@ -113,7 +113,7 @@ impl MemoryNode {
             return Reply::Quarantined { left };
         }
         self.hush(request);
-        let key = request.keys.companions.queue();
+        let key = request.keys.aux.queue();
         if own.is_none() {
             self.tokens.remove(key);
         }
@@ -193,7 +193,7 @@ impl MemoryNode {
     ) -> Reply {
         self.hush(request);
         let held = self.has(request, field, now);
-        let key = request.keys.companions.queue();
+        let key = request.keys.aux.queue();
         let tokens = self.tokens.get_mut(key);
         let mut tokens = tokens.filter(|tokens| tick(now) <= tokens.end);
         let counted = tokens
@@ -211,7 +211,7 @@ impl MemoryNode {
             lock.count -= 1;
             if lock.count == 0 {
                 self.hashes.remove(&request.keys.lock);
-                self.tokens.remove(request.keys.companions.queue());
+                self.tokens.remove(request.keys.aux.queue());
                 let waiting = self.listening.get(&request.keys.lock);
                 messages.extend(waiting.into_iter().flatten().map(|(inbox, number)| {
                     let number = *number;
@@ -243,7 +243,7 @@ impl MemoryNode {
 
     /// Whether the owner holds it by the request's token.
     fn has(&self, request: &Request, field: &Field, now: Instant) -> bool {
-        let tokens = self.tokens.get(request.keys.companions.queue());
+        let tokens = self.tokens.get(request.keys.aux.queue());
         let tokens = tokens.filter(|tokens| tick(now) <= tokens.end);
         let lock = self.lock_of(request, now);
         lock.is_some_and(|lock| lock.owner == field.name)
@@ -255,7 +255,7 @@ impl MemoryNode {
         if let Some(lock) = self.hashes.get_mut(&request.keys.lock) {
             lock.end = lock.end.max(end);
         }
-        if let Some(tokens) = self.tokens.get_mut(request.keys.companions.queue()) {
+        if let Some(tokens) = self.tokens.get_mut(request.keys.aux.queue()) {
             tokens.end = tokens.end.max(end);
         }
     }
@@ -270,7 +270,7 @@ impl MemoryNode {
         if fence > counter.0 {
             let end = Instant::FAR;
             *counter = (fence, end);
-            if let Some(tokens) = self.tokens.get_mut(request.keys.companions.queue()) {
+            if let Some(tokens) = self.tokens.get_mut(request.keys.aux.queue()) {
                 tokens.fence = Some(fence);
             }
         }

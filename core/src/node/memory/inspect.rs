@@ -3,23 +3,29 @@
 use std::time::Duration;
 
 use super::counter::mark;
-use super::scripts::Found;
-use super::{Form, MemoryNode};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
 
 impl MemoryNode {
-    pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
+    pub(super) fn inspect(&self, request: &Request, found: &KeyLookup) -> Reply {
         let (form, time) = (found.form.as_ref(), found.time);
         let standing = match form {
             _ if found.last.is_some() => Standing::Shared,
-            Some(form @ (Form::Free { .. } | Form::Shared { .. })) if form.stands(time) => {
+            Some(form @ (StoredValue::Reserved { .. } | StoredValue::Shared { .. }))
+                if form.stands(time) =>
+            {
                 Standing::Reserved
             }
-            None | Some(Form::Free { .. } | Form::Shared { .. }) => Standing::Free,
+            None | Some(StoredValue::Reserved { .. } | StoredValue::Shared { .. }) => {
+                Standing::Free
+            }
             Some(form) if form.holder(time).is_none() => Standing::Free,
-            Some(Form::Kept { .. }) => Standing::Kept,
-            Some(Form::Quiet(value)) if !value.is_ours() || found.end == Instant::FAR => {
+            Some(StoredValue::Kept { .. }) => Standing::Kept,
+            Some(StoredValue::Uncontended(value))
+                if !value.is_ours() || found.end == Instant::FAR =>
+            {
                 Standing::Foreign
             }
             Some(_) => Standing::Held,
@@ -28,17 +34,17 @@ impl MemoryNode {
         let value = value
             .or(found.last.as_ref().map(|(reader, _)| reader))
             .cloned();
-        let readers = self.readers(&request.keys.companions.shared(), found.now);
+        let readers = self.readers(&request.keys.aux.shared(), found.now);
         let readers = readers.filter(|_| standing == Standing::Shared);
         let votes = readers.into_iter().flat_map(|readers| &readers.votes);
         let living = votes.filter(|(_, end)| time <= **end);
         let mut readers: Vec<_> = living.map(|(value, end)| (end, value)).collect();
         readers.sort();
         let last = &readers[readers.len().saturating_sub(SHARERS)..];
-        let line = self.lines.get(request.keys.companions.queue());
+        let line = self.lines.get(request.keys.aux.queue());
         let line = line.filter(|line| line.lives(found.now));
         let queued = line.map_or(0, |line| line.queue.len());
-        let counter = request.keys.companions.counter();
+        let counter = request.keys.aux.counter();
         Reply::Seen(Box::new(Seen {
             standing,
             left: match standing {
@@ -66,7 +72,7 @@ impl MemoryNode {
 
 impl MemoryNode {
     /// How many slots of the semaphore that the request is of are held.
-    fn slots_held(&self, request: &Request, found: &Found) -> u32 {
+    fn slots_held(&self, request: &Request, found: &KeyLookup) -> u32 {
         let Mode::AnySlot(slots) = request.keys.mode else {
             return 0;
         };

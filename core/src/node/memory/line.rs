@@ -1,11 +1,11 @@
 //! The line of one lock on a node in memory: who waits there, in their order. For whom
-//! the lock is reserved stands under the [lock's own key](super::Form).
+//! the lock is reserved stands under the [lock's own key](super::StoredValue).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Form, MemoryNode, Whom, micros, tick, whole};
+use super::{MemoryNode, ReservedFor, StoredValue, micros, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Hint, Mode, Request, Waiter, Waits};
 
@@ -14,16 +14,16 @@ pub type Message = (Arc<[u8]>, Hint);
 
 /// One lock's queue. It exists as long as anybody stands in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct NodeQueue {
     /// Who waits, by their tickets.
-    pub queue: VecDeque<Place>,
+    pub queue: VecDeque<QueueEntry>,
     /// The last moment of the queue's key.
     pub end: Instant,
 }
 
 /// A place in the queue.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct QueueEntry {
     /// Whose it is.
     pub waiter: Waiter,
     /// Whether it wants the lock for itself.
@@ -46,7 +46,7 @@ fn stopped(waits: Waits) -> u64 {
 
 /// Whose turn it is to have a lock that nobody has for itself, and that is reserved for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum QueueTurn {
     /// Nobody waits.
     Nobodys,
     /// It is the asker's own: the first of the queue, or among readers at its head.
@@ -92,16 +92,16 @@ impl Listeners {
     }
 }
 
-impl Place {
+impl QueueEntry {
     fn is(&self, waiter: &Waiter, mode: Mode) -> bool {
         self.waiter == *waiter && self.mode == mode.in_line()
     }
 }
 
-impl Line {
+impl NodeQueue {
     /// A line in which nobody stands, with a key that has yet to begin.
-    fn new() -> Line {
-        Line {
+    fn new() -> NodeQueue {
+        NodeQueue {
             queue: VecDeque::new(),
             end: Instant::NEVER,
         }
@@ -121,7 +121,7 @@ impl Line {
         }
         let end = MemoryNode::time(now) + micros(waits.place);
         let place = place.unwrap_or_else(|| {
-            self.queue.push_back(Place {
+            self.queue.push_back(QueueEntry {
                 waiter: waiter.clone(),
                 mode: mode.in_line(),
                 ticket: self.queue.back().map_or(0, |last| last.ticket) + 1,
@@ -142,13 +142,13 @@ impl Line {
 
 impl MemoryNode {
     /// The line with that queue, if it lives at `now`.
-    pub fn line(&self, queue: &[u8], now: Instant) -> Option<&Line> {
+    pub fn line(&self, queue: &[u8], now: Instant) -> Option<&NodeQueue> {
         self.lines.get(queue).filter(|line| line.lives(now))
     }
 
     /// Whether anybody is queued for the request's lock.
     pub(super) fn is_queued(&self, request: &Request, now: Instant) -> bool {
-        let line = self.lines.get(request.keys.companions.queue());
+        let line = self.lines.get(request.keys.aux.queue());
         line.is_some_and(|line| line.lives(now))
     }
 
@@ -158,10 +158,10 @@ impl MemoryNode {
     }
 
     /// Queues a waiter for the request's lock, or lengthens its place: see
-    /// [`Line::join`].
+    /// [`NodeQueue::join`].
     pub(super) fn join(&mut self, request: &Request, waiter: &Waiter, now: Instant) -> Option<u32> {
-        let queue = request.keys.companions.queue();
-        let mut fresh = Line::new();
+        let queue = request.keys.aux.queue();
+        let mut fresh = NodeQueue::new();
         match self.lines.get_mut(queue).filter(|line| line.lives(now)) {
             Some(line) => line.join(waiter, request.keys.mode, now, request.keys.waits),
             None => {
@@ -176,7 +176,7 @@ impl MemoryNode {
 
     /// The request's waiter, if it has one, leaves the queue.
     pub(super) fn leave(&mut self, request: &Request, now: Instant) {
-        let queue = request.keys.companions.queue();
+        let queue = request.keys.aux.queue();
         if let (Some(waiter), Some(line)) = (&request.waiter, self.lines.get_mut(queue)) {
             line.leave(waiter, request.keys.mode);
             if !line.lives(now) {
@@ -196,14 +196,14 @@ impl MemoryNode {
         last: Option<u64>,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Turn {
-        let queue = request.keys.companions.queue();
+    ) -> QueueTurn {
+        let queue = request.keys.aux.queue();
         let Some(mut line) = self.lines.remove(queue).filter(|line| line.lives(now)) else {
-            return Turn::Nobodys;
+            return QueueTurn::Nobodys;
         };
         let turn = loop {
             let Some(first) = line.queue.front() else {
-                break Turn::Nobodys;
+                break QueueTurn::Nobodys;
             };
             let turn = match first.mode {
                 Mode::Shared => self.call_readers(request, me, last, &mut line, now, messages),
@@ -226,13 +226,13 @@ impl MemoryNode {
         request: &Request,
         me: Option<&Waiter>,
         last: Option<u64>,
-        line: &mut Line,
+        line: &mut NodeQueue,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Option<Turn> {
+    ) -> Option<QueueTurn> {
         let first = line.queue.front()?;
         if request.keys.mode.is_alone() && Some(&first.waiter) == me {
-            return Some(Turn::Mine);
+            return Some(QueueTurn::Mine);
         }
         if MemoryNode::time(now) < first.end {
             let alive = self.listeners.of(&first.waiter.inbox) > 0;
@@ -244,10 +244,10 @@ impl MemoryNode {
                 let asked = first.end.saturating_sub(micros(waits.place));
                 let lately = MemoryNode::time(now).saturating_sub(asked) < stopped(waits);
                 if alive && lately {
-                    return Some(Turn::AfterReaders);
+                    return Some(QueueTurn::AfterReaders);
                 }
             } else if self.listeners.forbidden {
-                return Some(Turn::Untold);
+                return Some(QueueTurn::Untold);
             } else {
                 if alive {
                     let call = Hint {
@@ -258,8 +258,8 @@ impl MemoryNode {
                 }
                 if alive {
                     let first = line.queue.pop_front()?;
-                    self.reserve_for(request, last, Whom::Waiter(first.waiter), now);
-                    return Some(Turn::Anothers);
+                    self.reserve_for(request, last, ReservedFor::Waiter(first.waiter), now);
+                    return Some(QueueTurn::Anothers);
                 }
             }
         }
@@ -273,10 +273,10 @@ impl MemoryNode {
         request: &Request,
         me: Option<&Waiter>,
         last: Option<u64>,
-        line: &mut Line,
+        line: &mut NodeQueue,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Option<Turn> {
+    ) -> Option<QueueTurn> {
         let me = me.filter(|_| request.keys.mode == Mode::Shared);
         let time = MemoryNode::time(now);
         let readers = line.queue.iter().take(CALLED);
@@ -292,7 +292,7 @@ impl MemoryNode {
             } else {
                 let in_time = time < place.end;
                 if in_time && self.listeners.forbidden {
-                    return Some(Turn::Untold);
+                    return Some(QueueTurn::Untold);
                 }
                 if !in_time || self.listeners.of(&place.waiter.inbox) == 0 {
                     line.queue.remove(at);
@@ -312,13 +312,25 @@ impl MemoryNode {
             at += 1;
         }
         if called {
-            self.reserve_for(request, last, Whom::Readers(ticket?), now);
+            self.reserve_for(request, last, ReservedFor::Readers(ticket?), now);
         }
-        ticket.map(|_| if mine { Turn::Mine } else { Turn::Anothers })
+        ticket.map(|_| {
+            if mine {
+                QueueTurn::Mine
+            } else {
+                QueueTurn::Anothers
+            }
+        })
     }
 
     /// Reserves the request's lock.
-    fn reserve_for(&mut self, request: &Request, last: Option<u64>, whom: Whom, now: Instant) {
+    fn reserve_for(
+        &mut self,
+        request: &Request,
+        last: Option<u64>,
+        whom: ReservedFor,
+        now: Instant,
+    ) {
         let Waits {
             reservation, place, ..
         } = request.keys.waits;
@@ -332,25 +344,25 @@ impl MemoryNode {
         &mut self,
         request: &Request,
         last: Option<u64>,
-        whom: Whom,
+        whom: ReservedFor,
         (until, end): (u64, Instant),
         now: Instant,
     ) {
         match (last, self.form(&request.keys.lock, now)) {
-            (Some(_), Some((Form::Shared { base, .. }, before))) => {
+            (Some(_), Some((StoredValue::Shared { base, .. }, before))) => {
                 let base = *base;
                 let end = end.max(before);
-                self.put(request, Form::Shared { until, base, whom }, end);
+                self.put(request, StoredValue::Shared { until, base, whom }, end);
             }
-            _ => self.put(request, Form::Free { until, whom }, end),
+            _ => self.put(request, StoredValue::Reserved { until, whom }, end),
         }
     }
 
     /// Free, and crowded: reserved for nobody, but natives do not bite.
     pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
-        let free = Form::Free {
+        let free = StoredValue::Reserved {
             until: 0,
-            whom: Whom::Nobody,
+            whom: ReservedFor::Nobody,
         };
         self.put(request, free, life(now, request.keys.waits.place));
     }

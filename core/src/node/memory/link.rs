@@ -7,39 +7,39 @@ use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
 use crate::node::native::{Outcome, key_end, outcome};
-use crate::node::{Fault, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
+use crate::node::{Fault, Link, Op, Reply, Request, RequestContext, Sink, Subscriber};
 use crate::process::PerProcess;
 use crate::wakers::Wakers;
 
 /// A node that several clients of this process may share.
 #[derive(Default)]
-struct Shared {
+struct SharedNode {
     node: MemoryNode,
     /// By inbox.
-    subscriptions: HashMap<Arc<[u8]>, Subscription>,
+    subscriptions: HashMap<Arc<[u8]>, InboxSubscription>,
 }
 
 /// A client's subscription of its inbox on this node, and which of its nodes
 /// this is to it.
 #[derive(Clone)]
-struct Subscription {
+struct InboxSubscription {
     node: usize,
     subscriber: Arc<dyn Subscriber>,
 }
 
 /// The nodes of this process by name, for `memory://NAME`. A forked child has others.
 #[derive(Default)]
-struct Nodes {
-    named: HashMap<String, Arc<Mutex<Shared>>>,
+struct MemoryNodes {
+    named: HashMap<String, Arc<Mutex<SharedNode>>>,
     /// The number of nodes at which those without a client and without a lock are dropped.
     sweep_at: usize,
 }
-static NODES: PerProcess<Mutex<Nodes>> = PerProcess::new();
+static NODES: PerProcess<Mutex<MemoryNodes>> = PerProcess::new();
 
-impl Nodes {
+impl MemoryNodes {
     /// The node of that name. One that no client has is kept for as long as a lock is held or kept
     /// there: a client may come to adopt it, or has to find it taken.
-    fn get(&mut self, name: &str, now: Instant) -> Arc<Mutex<Shared>> {
+    fn get(&mut self, name: &str, now: Instant) -> Arc<Mutex<SharedNode>> {
         if self.named.len() >= self.sweep_at {
             // Others have a link to it, or are about to: links are made in this lock alone.
             let is_linked = |node: &Arc<_>| Arc::strong_count(node) > 1;
@@ -53,13 +53,13 @@ impl Nodes {
 
 /// Forgets all `memory://` nodes: those that links still know live on in them.
 pub(crate) fn forget() {
-    *lock(NODES.get()) = Nodes::default();
+    *lock(NODES.get()) = MemoryNodes::default();
 }
 
 /// The link to a `memory://` node: answers within the call, and delivers the
 /// messages that it gave rise to.
 pub(crate) struct MemoryLink {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedNode>>,
     /// The node's place in the set.
     node: usize,
     /// The client's.
@@ -91,7 +91,7 @@ impl Link for MemoryLink {
     fn send(
         &self,
         mut request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         _give_up: Instant,
     ) -> Option<Wakers> {
@@ -122,7 +122,7 @@ impl Link for MemoryLink {
             (reply, MemoryNode::time(now), told)
         };
         sink.on_reply(ticket, reply, Some(time));
-        for (Subscription { node, subscriber }, hint) in told {
+        for (InboxSubscription { node, subscriber }, hint) in told {
             subscriber.on_message(node, hint);
         }
         None
@@ -135,7 +135,7 @@ impl Link for MemoryLink {
     fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
         let mut shared = lock(&self.shared);
         shared.node.subscribe(&self.inbox);
-        let subscription = Subscription {
+        let subscription = InboxSubscription {
             node: self.node,
             subscriber: subscriber.clone(),
         };
@@ -196,13 +196,13 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Hint, Keys, Leaving, Mode, Op, Repair, Value, Waiter, Waits};
+    use crate::node::{AfterRelease, AuxKeys, Hint, Keys, Mode, Op, Repair, Value, Waiter, Waits};
     use std::sync::mpsc;
     use std::time::Duration;
 
-    struct Still;
+    struct FrozenClock;
 
-    impl Clock for Still {
+    impl Clock for FrozenClock {
         fn now(&self) -> Instant {
             Instant(1_000_000_000)
         }
@@ -213,9 +213,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Heard(Mutex<Vec<(usize, Option<u64>)>>);
+    struct HeardMessages(Mutex<Vec<(usize, Option<u64>)>>);
 
-    impl Subscriber for Heard {
+    impl Subscriber for HeardMessages {
         fn on_message(&self, node: usize, hint: Hint) {
             lock(&self.0).push((node, Some(hint.number)));
         }
@@ -226,10 +226,10 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Last(Mutex<Option<Reply>>);
+    struct LastReply(Mutex<Option<Reply>>);
 
-    impl Sink for Last {
-        fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    impl Sink for LastReply {
+        fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
             *lock(&self.0) = Some(reply);
         }
 
@@ -239,10 +239,10 @@ mod tests {
     }
 
     /// To a node that no other test has.
-    fn link(name: &str, node: usize, inbox: &str) -> (MemoryLink, Arc<Heard>) {
+    fn link(name: &str, node: usize, inbox: &str) -> (MemoryLink, Arc<HeardMessages>) {
         let inbox = inbox.as_bytes().into();
-        let link = MemoryLink::new(name, node, inbox, name.into(), Arc::new(Still));
-        let heard = Arc::new(Heard::default());
+        let link = MemoryLink::new(name, node, inbox, name.into(), Arc::new(FrozenClock));
+        let heard = Arc::new(HeardMessages::default());
         link.subscribe(heard.clone());
         (link, heard)
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn ask_as(link: &MemoryLink, op: (Op, bool), value: &str, waiter: Option<u64>) -> Reply {
-        let last = Arc::new(Last::default());
+        let last = Arc::new(LastReply::default());
         send(link, op, value, waiter, last.clone());
         let reply = lock(&last.0).take();
         reply.expect("answered within the call")
@@ -274,7 +274,7 @@ mod tests {
             native,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::of(b"q", b"f"),
+                aux: AuxKeys::of(b"q", b"f"),
                 waits: Waits {
                     reservation: Duration::from_millis(200),
                     place: Duration::from_secs(6),
@@ -287,12 +287,12 @@ mod tests {
             }),
             value: Value((value.repeat(40) + ".").as_bytes().into()),
             waiter,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: link.node,
-            sent: Still.now(),
+            sent: FrozenClock.now(),
             deadline: Instant::FAR,
             op,
             server: 0,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     impl Sink for Overtaken {
-        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+        fn on_reply(&self, _: RequestContext, _: Reply, _: Option<u64>) {}
 
         fn wanted(&self) -> bool {
             self.go.send(()).expect("the other thread waits for it");
@@ -353,8 +353,8 @@ mod tests {
             let_in: false,
             block: 1,
         };
-        let mut nodes = Nodes::default();
-        let now = Still.now();
+        let mut nodes = MemoryNodes::default();
+        let now = FrozenClock.now();
         let mut most = 0;
         let kept: Vec<_> = (0..10)
             .map(|n| nodes.get(&format!("kept{n}"), now))
@@ -363,7 +363,7 @@ mod tests {
             shared,
             node: 0,
             inbox: b"in:1"[..].into(),
-            clock: Arc::new(Still),
+            clock: Arc::new(FrozenClock),
             shown: "node".into(),
         };
         ask(&link(nodes.get("taken", now)), ACQUIRE, "a", None);

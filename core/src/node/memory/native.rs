@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::line::life;
-use super::{Form, MemoryNode, tick};
+use super::{MemoryNode, StoredValue, tick};
 use crate::clock::Instant;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Op, Request};
@@ -26,7 +26,11 @@ impl MemoryNode {
             self.form(&request.keys.lock, now).is_none() && self.lock_of(request, now).is_none();
         // A key that would have ended is not made.
         if stored && end > tick(now) {
-            self.put(request, Form::Quiet(request.value.clone()), end);
+            self.put(
+                request,
+                StoredValue::Uncontended(request.value.clone()),
+                end,
+            );
         }
         let counts = !plain && candidate != 0 && request.keys.fence_ttl.is_some();
         let counter = request.keys.counter().filter(|_| counts);
@@ -79,7 +83,8 @@ impl MemoryNode {
     /// Where it was not, the lock may be crowded, which is for the script.
     pub fn delete(&mut self, request: &Request, now: Instant) -> bool {
         let quiet = self.form(&request.keys.lock, now);
-        let quiet = quiet.is_some_and(|(form, _)| *form == Form::Quiet(request.value.clone()));
+        let quiet =
+            quiet.is_some_and(|(form, _)| *form == StoredValue::Uncontended(request.value.clone()));
         if quiet {
             self.keys.remove(&request.keys.lock);
         }

@@ -1,11 +1,11 @@
 //! Whose votes share a lock, on a node in memory: the readers. Those count only as long as
-//! the [form](super::Form::Shared) of the lock's key says so.
+//! the [form](super::StoredValue::Shared) of the lock's key says so.
 
 use std::collections::BTreeMap;
 
 use super::line::life;
-use super::scripts::Found;
-use super::{Form, MemoryNode, micros, tick, whole};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, StoredValue, micros, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Request, Value};
 
@@ -43,15 +43,15 @@ impl MemoryNode {
     }
 
     /// Until when the vote of the request's value lasts that shares the lock, if it does.
-    pub(super) fn shares(&self, request: &Request, found: &Found) -> Option<u64> {
-        let readers = self.readers(&request.keys.companions.shared(), found.now)?;
+    pub(super) fn shares(&self, request: &Request, found: &KeyLookup) -> Option<u64> {
+        let readers = self.readers(&request.keys.aux.shared(), found.now)?;
         let until = *readers.votes.get(&request.value)?;
         (found.last.is_some() && found.time <= until).then_some(until)
     }
 
     /// Removes some of the readers whose votes have ended; returns how many are left.
     pub(super) fn sweep_readers(&mut self, request: &Request, time: u64) -> usize {
-        let key = request.keys.companions.shared();
+        let key = request.keys.aux.shared();
         let Some(readers) = self.readers.get_mut(&key[..]) else {
             return 0;
         };
@@ -75,7 +75,7 @@ impl MemoryNode {
     /// Takes the vote of the request's value away; returns whether there was one. No set
     /// outlives its last member.
     pub(super) fn end_share(&mut self, request: &Request, now: Instant) -> bool {
-        let key = request.keys.companions.shared();
+        let key = request.keys.aux.shared();
         let Some(readers) = self
             .readers
             .get_mut(&key[..])
@@ -91,7 +91,7 @@ impl MemoryNode {
     }
 
     /// A vote that shares the lock for `ttl`, and until `least` in any case. `base`: see
-    /// [`Form::Shared`]. Returns until when.
+    /// [`StoredValue::Shared`]. Returns until when.
     pub(super) fn vote_shared(
         &mut self,
         request: &Request,
@@ -100,7 +100,7 @@ impl MemoryNode {
         base: u64,
         now: Instant,
     ) -> u64 {
-        let key = request.keys.companions.shared();
+        let key = request.keys.aux.shared();
         let time = MemoryNode::time(now);
         let until = (time + micros(ttl)).max(least);
         let left = std::time::Duration::from_millis((until - time).div_ceil(1000));
@@ -110,15 +110,15 @@ impl MemoryNode {
             .form(&request.keys.lock, now)
             .map(|(form, _)| form.clone())
         {
-            Some(Form::Shared { .. }) => self.lengthen(request, end),
+            Some(StoredValue::Shared { .. }) => self.lengthen(request, end),
             other => {
                 // Those that stood there before it did are none.
                 self.readers.remove(&key[..]);
                 let (until, whom) = match other {
-                    Some(Form::Free { until, whom }) if time <= until => (until, whom),
-                    _ => (0, super::Whom::Nobody),
+                    Some(StoredValue::Reserved { until, whom }) if time <= until => (until, whom),
+                    _ => (0, super::ReservedFor::Nobody),
                 };
-                self.put(request, Form::Shared { until, base, whom }, end);
+                self.put(request, StoredValue::Shared { until, base, whom }, end);
             }
         }
         let lives = self

@@ -1,9 +1,9 @@
 //! The script `release` on a node in memory: gives the lock back, and calls the next.
 
-use super::line::{Message, Place, Turn, life};
-use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros};
-use crate::node::{Leaving, Mode, Reply, Request, Value};
+use super::line::{Message, QueueEntry, QueueTurn, life};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, ReservedFor, StoredValue, micros};
+use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
 impl MemoryNode {
     /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
@@ -11,23 +11,23 @@ impl MemoryNode {
     pub(super) fn release(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         admitted: bool,
         messages: &mut Vec<Message>,
     ) -> Reply {
         let now = found.now;
         // Also one that is over: nobody has taken the lock since.
-        let value = found.form.as_ref().and_then(Form::value);
-        let forced = matches!(request.leaving, Leaving::Forced(_));
+        let value = found.form.as_ref().and_then(StoredValue::value);
+        let forced = matches!(request.leaving, AfterRelease::Forced(_));
         // Who forces has been told what stands there, another library's value too.
         let told = |value: &Value| forced && *value == request.value;
         let alone = !request.value.0.is_empty()
             && value.is_some_and(|value| request.value.proves(value) || told(value));
         let mut last = found.last.as_ref().map(|(_, until)| *until);
         let shared =
-            found.form.as_ref().is_some_and(Form::is_shared) && self.end_share(request, now);
+            found.form.as_ref().is_some_and(StoredValue::is_shared) && self.end_share(request, now);
         if shared {
-            let readers = self.readers(&request.keys.companions.shared(), now);
+            let readers = self.readers(&request.keys.aux.shared(), now);
             last = readers
                 .and_then(|readers| readers.last(found.time))
                 .map(|(_, until)| until);
@@ -35,7 +35,7 @@ impl MemoryNode {
         let held = alone || shared;
         let answer = Reply::Released { held };
         self.leave(request, now);
-        if let Leaving::Forced(long) = request.leaving {
+        if let AfterRelease::Forced(long) = request.leaving {
             let (keys, value) = (&request.keys, &request.value);
             self.bans.add(keys, value, found.now, long);
         }
@@ -53,37 +53,37 @@ impl MemoryNode {
             self.close_out(request, now);
             return answer;
         }
-        if may_vote && self.turn(request, None, last, now, messages) == Turn::Anothers {
+        if may_vote && self.turn(request, None, last, now, messages) == QueueTurn::Anothers {
             return answer;
         }
         if last.is_none() {
             self.keys.remove(&request.keys.lock);
-        } else if let Some((Form::Shared { until, whom, .. }, _)) =
+        } else if let Some((StoredValue::Shared { until, whom, .. }, _)) =
             self.keys.get_mut(&request.keys.lock)
             && found.time <= *until
         {
             // Who it was reserved for is gone.
-            (*until, *whom) = (0, Whom::Nobody);
+            (*until, *whom) = (0, ReservedFor::Nobody);
         }
         answer
     }
 
     /// Whether the lock is reserved for another than the request's waiter, and who that is
     /// may come yet: of readers who were called one is queued until it does.
-    fn is_anothers(&self, request: &Request, found: &Found) -> bool {
+    fn is_anothers(&self, request: &Request, found: &KeyLookup) -> bool {
         let Some(form) = &found.form else {
             return false;
         };
         match form.reserved(found.time) {
             None => false,
-            Some(Whom::Readers(ticket)) => {
-                let line = self.lines.get(request.keys.companions.queue());
+            Some(ReservedFor::Readers(ticket)) => {
+                let line = self.lines.get(request.keys.aux.queue());
                 let line = line.filter(|line| line.lives(found.now));
                 let first = line.and_then(|line| line.queue.front());
                 // Whoever waits for it alone may have one of their tickets: these begin anew in a
                 // queue that was empty.
-                let shares = |first: &Place| first.mode == Mode::Shared;
-                let called = |first: &Place| shares(first) && first.ticket <= *ticket;
+                let shares = |first: &QueueEntry| first.mode == Mode::Shared;
+                let called = |first: &QueueEntry| shares(first) && first.ticket <= *ticket;
                 first.is_some_and(called)
             }
             Some(_) => !form.is_for(request, found.time),
@@ -93,17 +93,17 @@ impl MemoryNode {
     /// Leaves the lock taken by the value that is released, where that is asked for, or it
     /// is kept already; also where no vote stands at all, for another client would win by this
     /// node. A crowded key outlives the places of those who wait.
-    fn keep(&mut self, request: &Request, found: &Found, alone: bool) -> bool {
+    fn keep(&mut self, request: &Request, found: &KeyLookup, alone: bool) -> bool {
         let form = found.form.as_ref();
-        let kept = form.is_some_and(Form::is_kept);
+        let kept = form.is_some_and(StoredValue::is_kept);
         if alone && kept {
             let stands = form.is_some_and(|form| form.holder(found.time).is_some());
             return stands;
         }
-        let Leaving::TakenFor(long) = request.leaving else {
+        let AfterRelease::TakenFor(long) = request.leaving else {
             return false;
         };
-        let shared = form.is_some_and(Form::is_shared);
+        let shared = form.is_some_and(StoredValue::is_shared);
         let reserved = form.and_then(|form| form.reserved(found.time)).is_some();
         let mine = form.is_some_and(|form| form.is_for(request, found.time));
         let open = found.free && !shared && (!reserved || mine) && !request.value.0.is_empty();
@@ -119,7 +119,7 @@ impl MemoryNode {
         let until = found.time + micros(long);
         let value = request.value.clone();
         let end = life(found.now, long).max(least);
-        self.put(request, Form::Kept { until, value }, end);
+        self.put(request, StoredValue::Kept { until, value }, end);
         true
     }
 }

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use super::line::life;
-use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, ReservedFor, StoredValue, micros};
 use crate::node::{Reply, Request};
 
 impl MemoryNode {
     /// Reserves the lock for the request's waiter, unless somebody has it alone or it
     /// is reserved for another.
-    pub(super) fn reserve(&mut self, request: &Request, found: &Found, long: Duration) -> Reply {
+    pub(super) fn reserve(
+        &mut self,
+        request: &Request,
+        found: &KeyLookup,
+        long: Duration,
+    ) -> Reply {
         let form = found.form.as_ref();
         let anothers = form.is_some_and(|form| form.reserved(found.time).is_some())
             && !form.is_some_and(|form| form.is_for(request, found.time));
@@ -20,8 +25,8 @@ impl MemoryNode {
             let until = found.time + micros(long);
             let end = life(now, long.max(request.keys.waits.place));
             // Also where the last reader has ended: what stands there says so.
-            let shared = form.is_some_and(Form::is_shared).then_some(until);
-            let whom = Whom::Waiter(waiter.clone());
+            let shared = form.is_some_and(StoredValue::is_shared).then_some(until);
+            let whom = ReservedFor::Waiter(waiter.clone());
             self.reserve_until(request, shared, whom, (until, end), now);
         }
         Reply::Reserved { done }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::Message;
-use super::{Answer, Form, MemoryNode, OtherRecord, hashed, tick};
+use super::{MemoryNode, OtherRecord, ScriptAnswer, StoredValue, hashed, tick};
 use crate::clock::Instant;
 use crate::node::{Mode, Op, Reply, Request, Value};
 
 /// What a request finds on the node.
-pub(super) struct Found {
+pub(super) struct KeyLookup {
     /// What stands under the lock's key, and the moment the key's life ends.
-    pub(super) form: Option<Form>,
+    pub(super) form: Option<StoredValue>,
     pub(super) end: Instant,
     /// Its value holds the lock.
     pub(super) own: bool,
@@ -27,12 +27,17 @@ pub(super) struct Found {
     pub(super) time: u64,
 }
 
-impl Found {
+impl KeyLookup {
     /// Crowded: scripts alone change it.
     pub(super) fn is_crowded(&self) -> bool {
         matches!(
             self.form,
-            Some(Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } | Form::Shared { .. })
+            Some(
+                StoredValue::Contended { .. }
+                    | StoredValue::Kept { .. }
+                    | StoredValue::Reserved { .. }
+                    | StoredValue::Shared { .. }
+            )
         )
     }
 
@@ -54,10 +59,10 @@ impl Found {
         }
         match self.form {
             Some(
-                Form::Held { until, .. }
-                | Form::Kept { until, .. }
-                | Form::Free { until, .. }
-                | Form::Shared { until, .. },
+                StoredValue::Contended { until, .. }
+                | StoredValue::Kept { until, .. }
+                | StoredValue::Reserved { until, .. }
+                | StoredValue::Shared { until, .. },
             ) => Some(left(until, self.time)),
             _ if self.end == Instant::FAR => None,
             _ => Some(tick(self.now).until(self.end)),
@@ -79,7 +84,7 @@ impl MemoryNode {
         request: &Request,
         record: Option<&str>,
         now: Instant,
-    ) -> (Answer, Vec<Message>) {
+    ) -> (ScriptAnswer, Vec<Message>) {
         let mut messages = Vec::new();
         let answer = self.answer(request, record, now, &mut messages);
         (answer, messages)
@@ -91,7 +96,7 @@ impl MemoryNode {
         record: Option<&str>,
         now: Instant,
         messages: &mut Vec<Message>,
-    ) -> Answer {
+    ) -> ScriptAnswer {
         let admitted = record.is_none() || self.record.as_deref() == record;
         if request.op != Op::Release {
             // First of all: the time of another server says nothing of this one's.
@@ -158,31 +163,34 @@ impl MemoryNode {
         })
     }
 
-    pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
+    pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> KeyLookup {
         let (form, end) = match self.form(&request.keys.lock, now) {
             // Of another lock under that key.
-            Some((Form::Shared { .. }, end)) if request.keys.companions.is_raw() => {
-                (Some(Form::Quiet(Value(Arc::default()))), end)
+            Some((StoredValue::Shared { .. }, end)) if request.keys.aux.is_raw() => {
+                (Some(StoredValue::Uncontended(Value(Arc::default()))), end)
             }
             Some((form, end)) => (Some(form.clone()), end),
             None => match self.lock_of(request, now) {
                 // Of another type: held, by somebody who is none of us.
-                Some(lock) => (Some(Form::Quiet(Value(Arc::default()))), lock.end),
+                Some(lock) => (
+                    Some(StoredValue::Uncontended(Value(Arc::default()))),
+                    lock.end,
+                ),
                 None => (None, tick(now)),
             },
         };
         let time = MemoryNode::time(now);
         let holder = form.as_ref().and_then(|form| form.holder(time));
         // By a dead token.
-        let kept = form.as_ref().is_some_and(Form::is_kept);
+        let kept = form.as_ref().is_some_and(StoredValue::is_kept);
         // Without a guard nobody minds it.
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
-        let shared = form.as_ref().is_some_and(Form::is_shared);
-        let readers = shared.then(|| request.keys.companions.shared());
+        let shared = form.as_ref().is_some_and(StoredValue::is_shared);
+        let readers = shared.then(|| request.keys.aux.shared());
         let readers = readers.and_then(|key| self.readers(&key, now));
         let last = readers.and_then(|readers| readers.last(time));
         let last = last.map(|(value, until)| (value.clone(), until));
-        Found {
+        KeyLookup {
             own: !kept && holder.is_some_and(|holder| request.value.proves(holder)),
             free: holder.is_none() && last.is_none(),
             last,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::acquire::joins;
-use super::line::{Message, Turn};
+use super::line::{Message, QueueTurn};
 use super::readers::MOST;
-use super::scripts::Found;
-use super::{Form, MemoryNode, Whom, micros, tick};
+use super::scripts::KeyLookup;
+use super::{MemoryNode, ReservedFor, StoredValue, micros, tick};
 use crate::node::native::FURTHEST;
 use crate::node::{Op, Repair, Reply, Request};
 
@@ -15,7 +15,7 @@ impl MemoryNode {
     pub(super) fn share(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         (ttl, candidate): (Duration, u64),
         messages: &mut Vec<Message>,
     ) -> Reply {
@@ -40,11 +40,11 @@ impl MemoryNode {
             let lined = self.is_queued(request, now);
             let passes = let_in && !lined;
             let reserved = match reserved.cloned() {
-                Some(Whom::Waiter(_)) if passes => None,
+                Some(ReservedFor::Waiter(_)) if passes => None,
                 None => {
                     let (me, last) = (request.waiter.as_ref(), found.ends_last());
                     let turn = self.turn(request, me, last, now, messages);
-                    if turn == Turn::AfterReaders {
+                    if turn == QueueTurn::AfterReaders {
                         return self.refuse(request, found, found.left());
                     }
                     let form = self.form(&request.keys.lock, now);
@@ -52,7 +52,7 @@ impl MemoryNode {
                 }
                 reserved => reserved,
             };
-            if let Some(Whom::Waiter(_)) = reserved {
+            if let Some(ReservedFor::Waiter(_)) = reserved {
                 let (form, _) = self.form(&request.keys.lock, now).expect("reserved");
                 let left = form.reservation_left(time);
                 return self.refuse_for(request, found, Some(left), None);
@@ -63,11 +63,12 @@ impl MemoryNode {
             self.leave(request, now);
         }
         let base = match self.form(&request.keys.lock, now) {
-            Some((Form::Shared { base, .. }, _)) if *base != 0 => *base,
+            Some((StoredValue::Shared { base, .. }, _)) if *base != 0 => *base,
             _ => self.base(request, now),
         };
         self.vote_shared(request, ttl, 0, base, now);
-        if let Some((Form::Shared { base: stored, .. }, _)) = self.keys.get_mut(&request.keys.lock)
+        if let Some((StoredValue::Shared { base: stored, .. }, _)) =
+            self.keys.get_mut(&request.keys.lock)
         {
             *stored = base;
         }
@@ -87,7 +88,13 @@ impl MemoryNode {
     }
 
     /// Counts a fence beyond all that was counted for one alone: readers may have one number.
-    fn count_shared(&mut self, request: &Request, candidate: u64, base: u64, found: &Found) -> u64 {
+    fn count_shared(
+        &mut self,
+        request: &Request,
+        candidate: u64,
+        base: u64,
+        found: &KeyLookup,
+    ) -> u64 {
         if candidate == 0 || request.keys.fence_ttl.is_none() {
             return self.counted(request, found.now).unwrap_or(0);
         }
@@ -102,7 +109,7 @@ impl MemoryNode {
     pub(super) fn extend_shared(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         repair: Repair,
         fence: u64,
@@ -125,12 +132,12 @@ impl MemoryNode {
         }
         self.raise(request, fence, now);
         let base = match &found.form {
-            Some(Form::Shared { base, .. }) => *base,
+            Some(StoredValue::Shared { base, .. }) => *base,
             _ => self.base(request, now),
         };
         // What a vote was counted until stands.
         let least = match (&found.form, alone) {
-            (Some(Form::Held { until, .. }), true) => *until,
+            (Some(StoredValue::Contended { until, .. }), true) => *until,
             (_, true) if found.end == crate::clock::Instant::FAR => 0,
             (_, true) => found.time + micros(tick(now).until(found.end)) + 1_000,
             (_, false) => 0,
@@ -148,11 +155,11 @@ impl MemoryNode {
     pub(super) fn confirm_shared(
         &mut self,
         request: &Request,
-        found: &Found,
+        found: &KeyLookup,
         ttl: Duration,
         fence: u64,
     ) -> Reply {
-        let Some(Form::Shared { base, .. }) = found.form else {
+        let Some(StoredValue::Shared { base, .. }) = found.form else {
             return Reply::NotMine;
         };
         if self.shares(request, found).is_none() {

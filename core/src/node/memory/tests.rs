@@ -12,7 +12,7 @@ mod shared;
 mod slots;
 
 use super::*;
-use crate::node::{Companions, Keys, Leaving, Mode, Waits};
+use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Waits};
 use crate::node::{Op, Repair, Request, TOLD, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ fn request(op: Op, name: &str) -> Request {
         native: false,
         keys: Arc::new(Keys {
             lock: b"k"[..].into(),
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             waits: Waits {
                 reservation: Duration::from_millis(20),
                 place: Duration::from_millis(500),
@@ -75,7 +75,7 @@ fn request(op: Op, name: &str) -> Request {
         }),
         value: value(name),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     }
 }
@@ -137,35 +137,35 @@ fn refused(reply: Reply) -> (u128, Option<u32>) {
 }
 
 /// What stands under the lock's key, and for how many ms from then.
-fn stands(node: &MemoryNode, ms: u64) -> Option<(Form, u128)> {
+fn stands(node: &MemoryNode, ms: u64) -> Option<(StoredValue, u128)> {
     let (form, end) = node.form(b"k", at(ms))?;
     Some((form.clone(), at(ms).until(end).as_millis()))
 }
 
-fn quiet(name: &str) -> Form {
-    Form::Quiet(value(name))
+fn quiet(name: &str) -> StoredValue {
+    StoredValue::Uncontended(value(name))
 }
 
 /// Held, crowded, until this many ms have passed.
-fn held(name: &str, ms: u64) -> Form {
-    Form::Held {
+fn held(name: &str, ms: u64) -> StoredValue {
+    StoredValue::Contended {
         until: START + ms * 1000,
         value: value(name),
     }
 }
 
 /// Reserved, until this many ms have passed.
-fn reserved(number: u64, ms: u64) -> Form {
-    Form::Free {
+fn reserved(number: u64, ms: u64) -> StoredValue {
+    StoredValue::Reserved {
         until: START + ms * 1000,
-        whom: Whom::Waiter(waiter(number)),
+        whom: ReservedFor::Waiter(waiter(number)),
     }
 }
 
 /// Free and crowded, for nobody.
-const FOR_NOBODY: Form = Form::Free {
+const FOR_NOBODY: StoredValue = StoredValue::Reserved {
     until: 0,
-    whom: Whom::Nobody,
+    whom: ReservedFor::Nobody,
 };
 
 #[test]

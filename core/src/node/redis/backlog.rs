@@ -140,16 +140,18 @@ impl Extend<Box<Item>> for Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Mode, Op, Request, Sink, Ticket, Value, Waits};
+    use crate::node::{
+        AfterRelease, AuxKeys, Keys, Mode, Op, Request, RequestContext, Sink, Value, Waits,
+    };
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     /// What was told of requests, by their numbers.
     #[derive(Default)]
-    struct Told(Mutex<Vec<usize>>);
+    struct ToldNodes(Mutex<Vec<usize>>);
 
-    impl Sink for Told {
-        fn on_reply(&self, ticket: Ticket, _: Reply, _: Option<u64>) {
+    impl Sink for ToldNodes {
+        fn on_reply(&self, ticket: RequestContext, _: Reply, _: Option<u64>) {
             self.0.lock().unwrap().push(ticket.node);
         }
 
@@ -158,10 +160,10 @@ mod tests {
         }
     }
 
-    fn item(number: usize, op: Op, told: &Arc<Told>) -> Box<Item> {
+    fn item(number: usize, op: Op, told: &Arc<ToldNodes>) -> Box<Item> {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             lock: key,
             waits: Waits {
                 reservation: Duration::ZERO,
@@ -178,11 +180,11 @@ mod tests {
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             native: false,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: number,
             sent: Instant(1),
             deadline: Instant(5),
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn releases_outlive_failing_requests_in_their_order() {
-        let told = Arc::<Told>::default();
+        let told = Arc::<ToldNodes>::default();
         let mut backlog = Backlog::default();
         for (number, op) in [(1, REQUEST), (2, Op::Release), (3, REQUEST)] {
             backlog.add(item(number, op, &told));
@@ -235,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_oldest_releases_are_given_up_and_no_request() {
-        let told = Arc::<Told>::default();
+        let told = Arc::<ToldNodes>::default();
         let mut backlog = Backlog::default();
         backlog.add(item(0, Op::Release, &told));
         backlog.fail_requests(&Fault::unwanted());

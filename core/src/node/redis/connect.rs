@@ -8,6 +8,7 @@ mod cluster;
 mod degraded;
 mod former;
 mod greet;
+mod hello;
 mod locate;
 mod look;
 mod nested;
@@ -21,49 +22,48 @@ mod watch;
 
 use std::time::Duration;
 
-use super::native::Delete;
 use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
 use crate::node::address::Endpoint;
-use crate::node::admission::{Record, Reign};
+use crate::node::admission::{DeleteByValue, PromotionHistory, Record};
 use crate::node::{Fault, Server};
-use admit::{Keys, admit};
+use admit::{RecordKeys, admit};
 pub(crate) use census::inboxes;
 pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
-use greet::{Greeted, greet, quarantine_left};
-pub(crate) use greet::{Told, of_server};
+use greet::{Greeting, greet, quarantine_left};
+pub(crate) use greet::{ServerTime, of_server};
 #[cfg(test)]
 pub(crate) use locate::locate;
-pub(crate) use look::{Looked, Stopped, look};
+pub(crate) use look::{Diagnosis, Obstacle, look};
 use prepare::prepare;
 use replicas::try_wait;
 pub(crate) use scan::{Names, scan};
 pub(crate) use talk::broken;
 use talk::{exchange, good};
-pub(crate) use target::{How, Located, Target};
+pub(crate) use target::{How, Location, Target};
 pub(crate) use watch::moved;
 
 /// A connection to a node that may vote.
-pub(crate) struct Connected {
+pub(crate) struct NewConnection {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
     /// It is to a shard of a cluster.
     pub(crate) in_cluster: bool,
     /// How votes are deleted by their value there.
-    pub(crate) delete: Delete,
+    pub(crate) delete: DeleteByValue,
     /// The hash of the node's id.
     pub(crate) id: u64,
-    /// See [`Ticket::server`](crate::node::Ticket::server).
+    /// See [`RequestContext::server`](crate::node::RequestContext::server).
     pub(crate) server: u64,
     /// Where the server is.
     pub(crate) endpoint: Endpoint,
     /// Where it stands in the order of masters.
-    pub(crate) reign: Reign,
+    pub(crate) promotions: PromotionHistory,
     /// It is another than the one before, which is known to give no votes any more.
     pub(crate) succeeds: bool,
     /// How many replicas must have a vote before it counts.
@@ -73,7 +73,7 @@ pub(crate) struct Connected {
     /// How long one request may take.
     pub(crate) node_timeout: Duration,
     /// What the node's clock was.
-    pub(crate) time: Told,
+    pub(crate) time: ServerTime,
     /// What the server says of itself.
     pub(crate) about: Server,
     /// How far clock rates may differ.
@@ -87,13 +87,13 @@ pub(crate) struct Connected {
 }
 
 /// Connects to a node and admits it.
-pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Fault> {
+pub(crate) async fn connect(target: &Target, how: How) -> Result<NewConnection, Fault> {
     let gate = &target.gate;
     let (mut greeted, record) = match &target.routes {
         None => {
             let mut greeted = greet(target, &how).await?;
             let (wire, look) = (&mut greeted.wire, &mut greeted.look);
-            let record = admit(target, wire, look, Keys::of(gate)).await?;
+            let record = admit(target, wire, look, RecordKeys::of(gate)).await?;
             (greeted, record)
         }
         Some(routes) => {
@@ -115,11 +115,11 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         Some(before) if *before != greeted.endpoint => is_over_now(target, before).await,
         _ => false,
     };
-    let Greeted {
+    let Greeting {
         mut wire,
         server,
         endpoint,
-        reign,
+        promotions,
         time,
         about,
         resp3,
@@ -141,7 +141,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         },
         Some(_) => Guard::shard_of(gate.quarantine_key.clone()),
     });
-    Ok(Connected {
+    Ok(NewConnection {
         wire,
         guard,
         in_cluster: target.routes.is_some(),
@@ -149,7 +149,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         id,
         server,
         endpoint,
-        reign,
+        promotions,
         succeeds,
         wait_replicas: gate.wait_replicas,
         accept_eviction: gate.accept_eviction,
@@ -172,7 +172,7 @@ pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     }
     let mut greeted = greet(target, &How::default()).await?;
     let (gate, wire) = (&target.gate, &mut greeted.wire);
-    admit(target, wire, &mut greeted.look, Keys::of(gate)).await?;
+    admit(target, wire, &mut greeted.look, RecordKeys::of(gate)).await?;
     if force {
         let lift = redis::cmd("DEL").arg(&*gate.quarantine_key).take();
         exchange(wire, &[lift])

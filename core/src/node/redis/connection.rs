@@ -26,15 +26,15 @@
 //! it reconnects, and stays broken after a wrong password; and see
 //! `wire` for its multiplexed connection.
 
+mod deadlines;
+mod end;
 mod failover;
+mod outcomes;
 mod replace;
 
-use std::any::Any;
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,12 +44,11 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::backlog::Backlog;
-use super::connect::{Connected, Target, broken, not_there, of_server};
-use super::outbox::{HAS_ENDED, Item, Outbox};
-use super::pipe::Pipe;
+use super::connect::{NewConnection, Target, broken};
+use super::outbox::{Item, Outbox};
+use super::pipe::InFlight;
 use super::pushes::Push;
 use super::replies::Outcome;
-use super::server_error::Redirect;
 use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
@@ -58,7 +57,6 @@ use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::admission::StepWatch;
 use crate::node::{Fault, FaultKind, Reply};
-use crate::runtime::drive::let_go;
 use failover::Failover;
 
 /// Pause before a release is sent again that the node could not carry out.
@@ -74,7 +72,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const LOOKED_AT_ANEW: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(21 * 24 * 3600);
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Box<Connected>, Fault>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
 type Showing = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
 
 /// See the [module documentation](self).
@@ -83,9 +81,9 @@ pub(crate) struct Connection {
     clock: Arc<dyn Clock>,
     outbox: Arc<Outbox>,
     /// The connection in use.
-    up: Option<Pipe>,
+    up: Option<InFlight>,
     /// The one before it, in doubt.
-    old: Option<Pipe>,
+    old: Option<InFlight>,
     /// The client's inbox, subscribed over them.
     subscription: Subscription,
     /// Where its sentinels say that the node's server is.
@@ -134,13 +132,13 @@ pub(crate) struct Connection {
 
 /// What a connection knows of the node's clock and of its servers: votes that were lost are
 /// guarded against by it, so that it outlives its task.
-struct Known {
+struct NodeKnowledge {
     watch: StepWatch,
     stepped: bool,
     failover: Failover,
 }
 
-enum Event {
+enum ConnectionEvent {
     Outbox,
     Reply(Resp),
     /// A reply over the connection in doubt.
@@ -149,7 +147,7 @@ enum Event {
     Push(Push),
     Broken(io::Error),
     OldBroken,
-    Connected(Result<Box<Connected>, Fault>),
+    NewConnection(Result<Box<NewConnection>, Fault>),
     /// The sentinels name another server.
     Moved,
     Timer,
@@ -173,9 +171,9 @@ impl Connection {
         } else {
             usize::MAX
         };
-        let known = known.and_then(|known| known.downcast::<Known>().ok());
+        let known = known.and_then(|known| known.downcast::<NodeKnowledge>().ok());
         let known = known.map_or_else(
-            || Known {
+            || NodeKnowledge {
                 watch: StepWatch::new(quarantine, target.gate.drift),
                 stepped: false,
                 failover: Failover::default(),
@@ -227,7 +225,7 @@ impl Connection {
             match next.await {
                 // The common case: nothing else has changed, unless the reply
                 // has cost the connection.
-                Event::Reply(reply) => {
+                ConnectionEvent::Reply(reply) => {
                     let up = self.up.as_mut();
                     if up.is_some_and(|up| up.take_reply(reply, &mut self.done)) {
                         self.told += self.done.len();
@@ -247,7 +245,7 @@ impl Connection {
                         continue;
                     }
                 }
-                Event::OldReply(reply) => {
+                ConnectionEvent::OldReply(reply) => {
                     let old = self.old.as_mut();
                     if old.is_some_and(|old| old.take_reply(reply, &mut self.done)) {
                         self.take_outcomes();
@@ -255,18 +253,18 @@ impl Connection {
                         self.lose_old();
                     }
                 }
-                Event::Push(push) => {
+                ConnectionEvent::Push(push) => {
                     if !self.subscription.take(push) {
                         self.outbox.stray.fetch_add(1, Ordering::Relaxed);
                     }
                     continue;
                 }
-                Event::Broken(error) => self.lose_connection(&broken(&error)),
-                Event::OldBroken => self.lose_old(),
-                Event::Outbox => self.take_outbox(),
-                Event::Connected(Ok(connected)) => self.take_connection(connected),
-                Event::Connected(Err(fault)) => self.connect_failed(fault),
-                Event::Moved => {
+                ConnectionEvent::Broken(error) => self.lose_connection(&broken(&error)),
+                ConnectionEvent::OldBroken => self.lose_old(),
+                ConnectionEvent::Outbox => self.take_outbox(),
+                ConnectionEvent::NewConnection(Ok(connected)) => self.take_connection(connected),
+                ConnectionEvent::NewConnection(Err(fault)) => self.connect_failed(fault),
+                ConnectionEvent::Moved => {
                     self.note(event!(
                         "node_failed_over",
                         "the node {node} has failed over, say its sentinels: it is connected to anew",
@@ -274,7 +272,7 @@ impl Connection {
                     ));
                     self.readmit();
                 }
-                Event::Timer => self.look_at_deadlines(),
+                ConnectionEvent::Timer => self.look_at_deadlines(),
             }
             self.push_on();
             if self.is_over() {
@@ -284,22 +282,28 @@ impl Connection {
         }
     }
 
-    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEvent> {
         if let Some(up) = &mut self.up {
             match up.poll(cx) {
-                Poll::Ready(Ok(Incoming::Reply(reply))) => return Poll::Ready(Event::Reply(reply)),
-                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                    return Poll::Ready(ConnectionEvent::Reply(reply));
+                }
+                Poll::Ready(Ok(Incoming::Push(push))) => {
+                    return Poll::Ready(ConnectionEvent::Push(push));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(ConnectionEvent::Broken(error)),
                 Poll::Pending => self.told = 0,
             }
         }
         if let Some(old) = &mut self.old {
             match old.poll(cx) {
                 Poll::Ready(Ok(Incoming::Reply(reply))) => {
-                    return Poll::Ready(Event::OldReply(reply));
+                    return Poll::Ready(ConnectionEvent::OldReply(reply));
                 }
-                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
-                Poll::Ready(Err(_)) => return Poll::Ready(Event::OldBroken),
+                Poll::Ready(Ok(Incoming::Push(push))) => {
+                    return Poll::Ready(ConnectionEvent::Push(push));
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEvent::OldBroken),
                 Poll::Pending => self.close_old(),
             }
         }
@@ -307,7 +311,7 @@ impl Connection {
             && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
         {
             self.connecting = None;
-            return Poll::Ready(Event::Connected(outcome));
+            return Poll::Ready(ConnectionEvent::NewConnection(outcome));
         }
         if let Some(showing) = &mut self.showing
             && let Poll::Ready(shown) = showing.as_mut().poll(cx)
@@ -317,7 +321,7 @@ impl Connection {
             server.certificate_expires = shown.or(server.certificate_expires);
         }
         if self.failover.poll(cx).is_ready() {
-            return Poll::Ready(Event::Moved);
+            return Poll::Ready(ConnectionEvent::Moved);
         }
         let mut outbox = lock(&self.outbox.state);
         let closing = outbox.closed && self.farewell.is_none();
@@ -328,7 +332,7 @@ impl Connection {
             || closing
             || !self.waiting.is_empty() && self.up.is_some()
         {
-            return Poll::Ready(Event::Outbox);
+            return Poll::Ready(ConnectionEvent::Outbox);
         }
         let _: Poll<()> = outbox.task.park(cx);
         drop(outbox);
@@ -336,7 +340,7 @@ impl Connection {
             && timer.as_mut().poll(cx).is_ready()
         {
             self.timer = None;
-            return Poll::Ready(Event::Timer);
+            return Poll::Ready(ConnectionEvent::Timer);
         }
         Poll::Pending
     }
@@ -443,301 +447,6 @@ impl Connection {
                 old.write_copy(item, now);
             }
         }
-    }
-
-    /// What a reply has told, of whomever.
-    fn take_outcomes(&mut self) {
-        self.failures = 0;
-        while let Some((item, outcome)) = self.done.pop_front() {
-            self.take_outcome(item, outcome);
-        }
-        if let Some(memory) = self.up.as_mut().and_then(Pipe::take_memory) {
-            lock(&self.outbox.server).memory = memory;
-        }
-        if self.up.as_ref().is_some_and(Pipe::evicts) {
-            // It is refused there, or no more.
-            self.readmit();
-        }
-    }
-
-    fn take_outcome(&mut self, mut item: Box<Item>, outcome: Outcome) {
-        match outcome {
-            Outcome::AskByScript => {
-                item.by_script();
-                self.waiting.again(item);
-            }
-            Outcome::NoScript if !item.with_text => {
-                item.with_text = true;
-                self.waiting.again(item);
-            }
-            Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
-            Outcome::OtherRecord if !item.readmitted => {
-                item.readmitted = true;
-                item.by_script();
-                self.waiting.again(item);
-                self.readmit();
-            }
-            Outcome::OtherRecord => {
-                item.fail(FaultKind::NotReady, "its record has changed twice", true);
-            }
-            Outcome::Elsewhere(redirect, fault) => match &self.target.routes {
-                Some(routes) => {
-                    let here = &self.target.address.endpoint;
-                    routes.redirected(item, redirect, here, self.is_calm());
-                }
-                None if item.is_release() => self.failed(item, fault),
-                None => item.tell(Reply::Failed(fault), None),
-            },
-            Outcome::Demoted(fault) => {
-                // What the address leads to now is another question.
-                self.readmit();
-                self.failed(item, fault);
-            }
-            // Its one key says too little to call it lost.
-            Outcome::Reply(Reply::NotMine, _) if item.prolongs => {
-                if let Some(routes) = &self.target.routes {
-                    let here = &self.target.address.endpoint;
-                    routes.redirected(item, Redirect::TryAgain, here, false);
-                }
-            }
-            Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
-                self.failed(item, fault);
-            }
-            Outcome::Reply(reply, time) => {
-                // Whoever asks one server alone knows its clock, and says until when.
-                if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {
-                    up.told(&item, self.clock.now(), time);
-                }
-                let reply = match time {
-                    Some(time) => self.look_at_time(item.ticket, time, reply),
-                    None => reply,
-                };
-                let reply =
-                    self.failover
-                        .worth(reply, &item.request, item.ticket.server, self.clock.now());
-                item.tell(reply, time);
-            }
-        }
-    }
-
-    /// Whether no quarantine lasts on it, of a shard.
-    fn is_calm(&self) -> bool {
-        self.clock.now() >= self.calm_from
-    }
-
-    /// The server could not carry a request out. A release is tried again.
-    fn failed(&mut self, mut item: Box<Item>, fault: Fault) {
-        item.tell(Reply::Failed(fault), None);
-        if item.is_release() {
-            self.postponed.push_back(item);
-            self.due = self.due.min(self.clock.now() + POSTPONED);
-            self.arm(self.clock.now());
-        }
-    }
-
-    /// Says that no connection was made in time, and why or where.
-    fn no_connection(&self) -> Cow<'static, str> {
-        const WHY: &str = "no connection in time";
-        match &self.target.routes {
-            None if self.is_looking_up() => {
-                format!("{WHY}: the name of its host is still being looked up").into()
-            }
-            // A server that waits for the end of a line, which TLS does not have, stays silent.
-            None if matches!(
-                self.target.address.endpoint,
-                Endpoint::Tcp { tls: true, .. }
-            ) =>
-            {
-                format!("{WHY} (over TLS: write redis:// where its port does not speak that)")
-                    .into()
-            }
-            None => {
-                let attempt = self.target.located.attempt();
-                let text = format!("{WHY}: {}", attempt.lacks());
-                match attempt.endpoint {
-                    Some(endpoint) => of_server(&self.target.address, &endpoint, &text).into(),
-                    None => text.into(),
-                }
-            }
-            Some(_) => format!("{WHY} {}", not_there(&self.target.address.endpoint)).into(),
-        }
-    }
-
-    /// Whether a connection is being made, and its name is not known yet.
-    fn is_looking_up(&self) -> bool {
-        let Target { dial, address, .. } = &*self.target;
-        self.connecting.is_some() && dial.is_looking_up(&address.endpoint)
-    }
-
-    /// Fails what is past its deadline, puts its connection in doubt, and
-    /// finds out what is due next.
-    fn look_at_deadlines(&mut self) {
-        let now = self.clock.now();
-        self.due = Instant::FAR;
-        let doubtful = self
-            .up
-            .as_mut()
-            .is_some_and(|up| up.expire(now, &mut self.due));
-        if let Some(old) = &mut self.old {
-            old.expire(now, &mut self.due);
-        }
-        self.waiting.extend(self.postponed.drain(..));
-        let wait = self.waits_for_others();
-        let away = self.no_connection();
-        let why = wait.as_deref().unwrap_or(&away);
-        self.waiting.expire(now, &mut self.due, why);
-        if doubtful {
-            self.note(event!(
-                "node_silent",
-                "the node {node} leaves a request unanswered: it is connected to anew",
-                node = self.target.address.shown,
-            ));
-            self.doubt();
-            self.silent = true;
-            lock(&self.outbox.server).memory = None;
-            self.pause();
-        }
-        let looks_up = self.is_looking_up();
-        let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
-        if self.connecting.as_ref().is_some_and(given_up) {
-            // A name has all the time that it takes; but nobody waits for it any more.
-            let more = now + self.time_to_connect();
-            match &mut self.connecting {
-                Some((until, _)) if looks_up => *until = more,
-                connecting => *connecting = None,
-            }
-            // One whose set is being founded has answered.
-            let fault = match wait {
-                Some(why) => Fault::new(FaultKind::NotReady, why, false),
-                None => {
-                    self.silent = true;
-                    self.target.gate.survey.absent(self.target.node);
-                    Fault::new(FaultKind::Timeout, away, false)
-                }
-            };
-            self.connect_failed(fault);
-        }
-    }
-
-    /// Sets the timer for whatever comes first.
-    fn arm(&mut self, now: Instant) {
-        let mut next = self.due;
-        if let Some((until, _)) = &self.connecting {
-            next = next.min(*until);
-        } else if self.up.is_none() && !self.waiting.is_empty() || self.is_missed() {
-            next = next.min(self.retry_at);
-        }
-        if let Some(farewell) = self.farewell {
-            next = next.min(farewell);
-        }
-        match &self.timer {
-            // A timer that rings early only looks again.
-            Some((at, _)) if *at <= next => {}
-            _ if next == Instant::FAR => self.timer = None,
-            _ => self.timer = Some((next, self.clock.sleep_until(next.max(now)))),
-        }
-    }
-
-    fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Box<Item>>> {
-        let connections = self.up.iter_mut().chain(&mut self.old);
-        connections.flat_map(Pipe::items_mut)
-    }
-
-    fn fail_all_but_releases(&mut self, why: &str) {
-        let open = |place: &&mut Option<Box<Item>>| place.as_ref().is_some_and(|i| !i.is_release());
-        for mut item in self.in_flight().filter(open).filter_map(Option::take) {
-            item.fail(FaultKind::Refused, why, true);
-        }
-        self.waiting
-            .fail_requests(&Fault::new(FaultKind::Refused, why, false));
-    }
-
-    /// The task is over when its releases are acknowledged, or its
-    /// time is up.
-    fn is_over(&mut self) -> bool {
-        let Some(farewell) = self.farewell else {
-            return false;
-        };
-        let idle = self.in_flight().all(|place| place.is_none())
-            && self.waiting.is_empty()
-            && self.postponed.is_empty()
-            && lock(&self.outbox.state).items.is_empty();
-        idle || self.clock.now() >= farewell
-    }
-
-    /// Everything that it was asked and has not answered, but for what waits in the outbox.
-    fn unanswered(&mut self) -> VecDeque<Box<Item>> {
-        let mut all: VecDeque<_> = self.in_flight().filter_map(Option::take).collect();
-        all.extend(self.done.drain(..).map(|(item, _)| item));
-        all.extend(self.postponed.drain(..));
-        all.extend(self.waiting.drain());
-        all
-    }
-
-    /// The runtime ends before the client does. What there is room for in the system's buffers
-    /// goes out yet, to a server that is connected to; no answer is waited for.
-    fn write_at_the_end(&mut self) {
-        self.take_outbox();
-        let now = self.clock.now();
-        if let Some(up) = &mut self.up {
-            for item in self.waiting.drain().filter(|item| item.is_release()) {
-                up.write(item, now);
-            }
-            up.end_write(now);
-            up.write_out();
-        }
-    }
-
-    /// Answers everything, if a bug has ended it; else requests alone. Leaves releases, and whom to
-    /// tell what nodes publish, to the task that comes next, if one does.
-    fn hand_over(&mut self) {
-        let bug = !self.rests;
-        let (mut left, subscriber) = (self.unanswered(), self.subscription.leave());
-        let nothing = StepWatch::new(Duration::ZERO, 0.0);
-        let known: Box<dyn Any + Send> = Box::new(Known {
-            watch: std::mem::replace(&mut self.watch, nothing),
-            stepped: self.stepped,
-            failover: self.failover.asleep(),
-        });
-        {
-            let mut outbox = lock(&self.outbox.state);
-            if outbox.subscriber.is_none() {
-                outbox.subscriber = subscriber;
-            }
-            // Its connection has gone with it.
-            outbox.met = outbox.met.filter(|met| !met);
-            outbox.known = Some(known);
-            outbox.rests = true;
-            if bug {
-                left.append(&mut outbox.items);
-            }
-        }
-        left.retain_mut(|item| {
-            if bug || !item.is_release() {
-                item.fail(FaultKind::Unreachable, HAS_ENDED, item.is_sent());
-            }
-            item.is_release()
-        });
-        let mut outbox = lock(&self.outbox.state);
-        for release in left.into_iter().rev() {
-            outbox.items.push_front(release.begin_anew());
-        }
-    }
-}
-
-impl Drop for Connection {
-    /// However the task ends, what it was asked is answered.
-    fn drop(&mut self) {
-        // A second panic would end the process.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            if self.rests && self.farewell.is_none() {
-                self.write_at_the_end();
-                self.fail_all_but_releases("the client is closed");
-            }
-            self.hand_over();
-            let left = (self.connecting.take(), self.showing.take());
-            let_go((left, self.failover.leave()));
-        }));
     }
 }
 

@@ -30,6 +30,8 @@ use crate::clock::Clock;
 use crate::event::LogEvent;
 #[cfg(feature = "tls")]
 use crate::foreign;
+#[cfg(feature = "tls")]
+use crate::node::Cause;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
@@ -41,31 +43,32 @@ use crate::runtime::threads::aside;
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Why there is no stream.
-pub(crate) enum Undialled {
+pub(crate) enum DialError {
     /// Nobody listens there.
     Refused(Fault),
     /// Anything else.
     Other(Fault),
 }
 
-pub(crate) fn unreachable(error: &io::Error) -> Undialled {
+pub(crate) fn unreachable(error: &io::Error) -> DialError {
     let fault = Fault::new(FaultKind::Unreachable, error.to_string(), false);
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => Undialled::Refused(fault),
-        _ => Undialled::Other(fault),
+        io::ErrorKind::ConnectionRefused => DialError::Refused(fault),
+        _ => DialError::Other(fault),
     }
 }
 
 /// A certificate, a key or a name that is not good.
 #[cfg(feature = "tls")]
-fn wrong(error: impl ToString) -> Undialled {
+fn wrong(error: impl ToString) -> DialError {
     let text = error.to_string();
     let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
-    Undialled::Other(Fault::new(FaultKind::Misconfigured, text, false))
+    let fault = Fault::new(FaultKind::Misconfigured, text, false);
+    DialError::Other(fault.because(Cause::Tls))
 }
 
 /// A stream that is being made.
-pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Stream, Undialled>> + Send + 'a>>;
+pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Stream, DialError>> + Send + 'a>>;
 
 /// The seam through which a connection gets its stream. Nothing above it names a
 /// socket, looks a name up, starts a thread or sets a timer, but by the client's
@@ -139,7 +142,7 @@ async fn dial(
     endpoint: &Endpoint,
     at: Option<SocketAddr>,
     sockets: &Sockets,
-) -> Result<Stream, Undialled> {
+) -> Result<Stream, DialError> {
     let tcp = async |host: &str, port| match at {
         None => tcp(host, port, &sockets.clock).await,
         Some(at) => tuned(TcpStream::connect(at).await?),

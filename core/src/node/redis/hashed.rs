@@ -39,11 +39,11 @@ pub(crate) fn write_command(
     resp::write_array(out, 3 + keys + if releases { 4 } else { 8 });
     script::write_script(out, of(request), with_text);
     resp::write_number(out, keys as u64);
-    let companions = &request.keys.companions;
+    let aux = &request.keys.aux;
     resp::write_text(out, &request.keys.lock);
-    resp::write_text(out, companions.queue());
+    resp::write_text(out, aux.queue());
     if !releases {
-        resp::write_text(out, companions.counter());
+        resp::write_text(out, aux.counter());
         if let Some(guard) = guard {
             resp::write_text(out, &guard.record_key);
             resp::write_text(out, &guard.quarantine_key);
@@ -103,7 +103,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::node::{Field, Keys, Leaving, Mode, Value, Waits};
+    use crate::node::{AfterRelease, Field, Keys, Mode, Value, Waits};
 
     #[test]
     fn java_is_told_by_a_sharded_channel_in_a_cluster_guarded_or_not() {
@@ -112,7 +112,7 @@ mod tests {
             native: false,
             keys: Arc::new(Keys {
                 lock: b"q"[..].into(),
-                companions: names::redisson("lock:", b"q"),
+                aux: names::redisson("lock:", b"q"),
                 waits: Waits {
                     reservation: Duration::ZERO,
                     place: Duration::ZERO,
@@ -128,7 +128,7 @@ mod tests {
             }),
             value: Value(b"a."[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
         let guard = Guard::shard_of(b"lock:#quarantine"[..].into());

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::admission::{Cause, Gate};
-use super::{Fault, FaultKind, Link, Reply, Request, Server, Sink, Subscriber, Ticket};
+use super::admission::{Gate, QuarantineCause};
+use super::{Fault, FaultKind, Link, Reply, Request, RequestContext, Server, Sink, Subscriber};
 use crate::clock::{Clock, Instant};
 use crate::hash::fnv1a;
 use crate::mutex::lock;
@@ -54,7 +54,7 @@ pub(crate) const QUEUE_BOUND: usize = 100_000;
 pub(crate) const TOO_MANY: &str = "too many requests are waiting for this node";
 
 /// Who is to be told of a request that it has failed, and why.
-pub(crate) type Answer = (Option<Arc<dyn Sink>>, Ticket, Fault);
+pub(crate) type FailedRequest = (Option<Arc<dyn Sink>>, RequestContext, Fault);
 
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
@@ -93,7 +93,7 @@ impl RedisLink {
     /// Queues an item; returns the wake-up that is owed for it, or what its requester is to be told
     /// at once: a release may have been queued all the same.
     #[inline]
-    pub(crate) fn put(&self, mut item: Box<Item>) -> Result<Wakers, Answer> {
+    pub(crate) fn put(&self, mut item: Box<Item>) -> Result<Wakers, FailedRequest> {
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {
             Some((FaultKind::Refused, "the client is closed"))
@@ -153,7 +153,7 @@ impl Link for RedisLink {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {
@@ -208,7 +208,7 @@ impl Link for RedisLink {
         self.gate.survey.is_ours(self.node)
     }
 
-    fn cause(&self) -> Option<Cause> {
+    fn cause(&self) -> Option<QuarantineCause> {
         self.gate.survey.cause(self.node)
     }
 

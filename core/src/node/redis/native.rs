@@ -6,20 +6,9 @@ use redis::Value as Resp;
 use super::replies;
 use super::resp;
 use super::script::{self, Guard, millis};
+use crate::node::admission::DeleteByValue;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Fault, Op, Request};
-
-/// How a vote is deleted by its value, on a server that may know a command for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Delete {
-    /// `DELIFEQ key value` (Valkey 9.0).
-    DelIfEq,
-    /// `DELEX key IFEQ value` (Redis 8.4).
-    DelEx,
-    /// The lean script.
-    #[default]
-    Lean,
-}
 
 /// Whether a vote counts only by what the trailer says: there is a record to be minded,
 /// or a `TIME` by which fences are counted.
@@ -80,21 +69,26 @@ pub(crate) fn write_trailer(out: &mut Vec<u8>, guard: Option<&Guard>) -> u8 {
 
 /// Appends the command of a native release. `with_text`: the node has forgotten the lean
 /// script.
-pub(crate) fn write_delete(out: &mut Vec<u8>, request: &Request, how: Delete, with_text: bool) {
+pub(crate) fn write_delete(
+    out: &mut Vec<u8>,
+    request: &Request,
+    how: DeleteByValue,
+    with_text: bool,
+) {
     let (lock, value) = (&request.keys.lock, &request.value.0);
     match how {
-        Delete::DelIfEq => {
+        DeleteByValue::DelIfEq => {
             out.extend_from_slice(b"*3\r\n$7\r\nDELIFEQ\r\n");
             resp::write_text(out, lock);
         }
-        Delete::DelEx => {
+        DeleteByValue::DelEx => {
             out.extend_from_slice(b"*4\r\n$5\r\nDELEX\r\n");
             resp::write_text(out, lock);
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
         }
-        Delete::Lean => {
+        DeleteByValue::ByScript => {
             resp::write_array(out, 5);
-            script::write_script(out, &script::LEAN, with_text);
+            script::write_script(out, &script::COMPARE_AND_DELETE, with_text);
             resp::write_number(out, 1);
             resp::write_text(out, lock);
         }
@@ -104,7 +98,7 @@ pub(crate) fn write_delete(out: &mut Vec<u8>, request: &Request, how: Delete, wi
 
 /// What is known of a native acquire as its replies come.
 #[derive(Debug, Default)]
-pub(crate) struct Ballot {
+pub(crate) struct AcquireReplies {
     /// How many replies were read.
     read: u8,
     pub(crate) voted: Voted,
@@ -114,7 +108,7 @@ pub(crate) struct Ballot {
     pub(crate) failed: Option<Resp>,
 }
 
-impl Ballot {
+impl AcquireReplies {
     /// Takes the next reply.
     pub(crate) fn take(&mut self, reply: Resp) {
         self.read += 1;
@@ -132,21 +126,21 @@ impl Ballot {
 
 /// What is known of a trailer as its replies come.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct TrailerReplies {
     pub(crate) left: u8,
     pub(crate) trailer: Trailer,
     pub(crate) failed: Option<Fault>,
 }
 
-impl Reading {
+impl TrailerReplies {
     /// Of a trailer that has yet to be answered, with this many replies.
-    pub(crate) fn new(left: u8) -> Reading {
+    pub(crate) fn new(left: u8) -> TrailerReplies {
         let trailer = Trailer {
             admitted: true,
             quarantined: false,
             time: 0,
         };
-        Reading {
+        TrailerReplies {
             left,
             trailer,
             failed: None,
@@ -179,7 +173,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Mode, Value, Waits};
+    use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Value, Waits};
     use redis::parse_redis_value;
     use std::sync::Arc;
     use std::time::Duration;
@@ -197,7 +191,7 @@ mod tests {
             native: true,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::of(b"q", b"f"),
+                aux: AuxKeys::of(b"q", b"f"),
                 waits: Waits {
                     reservation: ttl,
                     place: ttl,
@@ -210,7 +204,7 @@ mod tests {
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 9_000,
         }
     }
@@ -285,11 +279,11 @@ mod tests {
 
     #[test]
     fn a_vote_is_deleted_by_what_the_server_knows() {
-        let lean = format!("EVALSHA {} 1 k t.l", *script::LEAN.sha);
+        let lean = format!("EVALSHA {} 1 k t.l", *script::COMPARE_AND_DELETE.sha);
         for (how, expected) in [
-            (Delete::DelIfEq, "DELIFEQ k t.l"),
-            (Delete::DelEx, "DELEX k IFEQ t.l"),
-            (Delete::Lean, &lean),
+            (DeleteByValue::DelIfEq, "DELIFEQ k t.l"),
+            (DeleteByValue::DelEx, "DELEX k IFEQ t.l"),
+            (DeleteByValue::ByScript, &lean),
         ] {
             let mut out = Vec::new();
             write_delete(&mut out, &request(0, None), how, false);
@@ -299,25 +293,22 @@ mod tests {
 
     #[test]
     fn what_is_answered_to_a_vote() {
-        let ballot = |replies: &[&str]| {
-            let mut ballot = Ballot::default();
+        let voted = |replies: &[&str]| {
+            let mut taken = AcquireReplies::default();
             for reply in replies {
-                ballot.take(parse_redis_value(reply.as_bytes()).unwrap());
+                taken.take(parse_redis_value(reply.as_bytes()).unwrap());
             }
-            let Voted { stored, counted } = ballot.voted;
-            (stored, counted, ballot.failed.is_some())
+            let Voted { stored, counted } = taken.voted;
+            (stored, counted, taken.failed.is_some())
         };
         let error = "-OOM no\r\n";
-        assert_eq!(ballot(&["+OK\r\n"]), (true, false, false));
-        assert_eq!(
-            ballot(&["+OK\r\n", ":1\r\n", ":1\r\n"]),
-            (true, true, false)
-        );
-        assert_eq!(ballot(&["+OK\r\n", ":0\r\n"]), (true, false, false));
-        assert_eq!(ballot(&["+OK\r\n", error]), (true, false, false));
-        assert_eq!(ballot(&["$-1\r\n", ":1\r\n"]), (false, true, false));
-        assert_eq!(ballot(&[error, ":1\r\n"]), (false, true, true));
-        assert_eq!(ballot(&[":1\r\n"]), (false, false, true));
+        assert_eq!(voted(&["+OK\r\n"]), (true, false, false));
+        assert_eq!(voted(&["+OK\r\n", ":1\r\n", ":1\r\n"]), (true, true, false));
+        assert_eq!(voted(&["+OK\r\n", ":0\r\n"]), (true, false, false));
+        assert_eq!(voted(&["+OK\r\n", error]), (true, false, false));
+        assert_eq!(voted(&["$-1\r\n", ":1\r\n"]), (false, true, false));
+        assert_eq!(voted(&[error, ":1\r\n"]), (false, true, true));
+        assert_eq!(voted(&[":1\r\n"]), (false, false, true));
     }
 
     #[test]
@@ -325,7 +316,7 @@ mod tests {
         const TIME: &str = "*2\r\n$2\r\n12\r\n$1\r\n7\r\n";
         let read = |replies: &[&str]| {
             let guard = (replies.len() == 2).then(guard);
-            let mut reading = Reading::new(replies.len() as u8);
+            let mut reading = TrailerReplies::new(replies.len() as u8);
             for reply in replies {
                 let reply = parse_redis_value(reply.as_bytes()).unwrap();
                 reading.take(&reply, guard.as_ref());

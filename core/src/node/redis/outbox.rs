@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::{Fault, FaultKind, Op, Reply, Request, Server, Sink, Subscriber, Ticket};
+use crate::node::{Fault, FaultKind, Op, Reply, Request, RequestContext, Server, Sink, Subscriber};
 use crate::wakers::Wakers;
 
 /// See the [module documentation](self).
@@ -85,7 +85,7 @@ pub(crate) const HAS_ENDED: &str = "its connection has ended";
 /// A request on its way. It is boxed, for it goes through several queues.
 pub(crate) struct Item {
     pub(crate) request: Request,
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: RequestContext,
     /// Gone once it has been told.
     pub(crate) sink: Option<Arc<dyn Sink>>,
     /// A release is sent again until then.
@@ -122,7 +122,7 @@ impl Item {
     /// A request that nothing has been done about.
     pub(crate) fn new(
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Box<Item> {

@@ -10,7 +10,7 @@ use redis::Value as Resp;
 use super::resp::number;
 use super::server_error::{Redirect, demoted, fault_of, redirect};
 use crate::foreign;
-use crate::node::{Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
+use crate::node::{Cause, Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
@@ -260,7 +260,7 @@ pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
 /// The fault of a reply without a [`time`].
 pub(crate) fn no_time(rest: &[Resp]) -> Fault {
     match told(rest) {
-        Some(_) => Fault::new(FaultKind::Misconfigured, LATE_CLOCK, true),
+        Some(_) => Fault::new(FaultKind::Misconfigured, LATE_CLOCK, true).because(Cause::LateClock),
         None => unexpected(),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
-use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
+use crate::node::{AfterRelease, AuxKeys, Mode, Op, Repair, Request, Waiter};
 use crate::process::Made;
 
 /// A script: its text, and the hash by which the node knows it.
@@ -33,6 +33,8 @@ macro_rules! script {
 /// of one is defined there only, for defining it costs about as much as a call.
 fn whole(text: &str) -> String {
     let parts = [
+        ("--- guard.lua\n", include_str!("lua/guard.lua")),
+        ("--- value.lua\n", include_str!("lua/value.lua")),
         ("--- ban.lua\n", include_str!("lua/ban.lua")),
         ("--- form.lua\n", include_str!("lua/form.lua")),
         ("--- fits.lua\n", include_str!("lua/fits.lua")),
@@ -56,7 +58,7 @@ pub(crate) static EXTEND: Script = script!("extend.lua");
 pub(crate) static RELEASE: Script = script!("release.lua");
 /// Delete a lock that holds a value, and nothing else: a native release, for a server
 /// that has no command for it.
-pub(crate) static LEAN: Script = script!("lean.lua");
+pub(crate) static COMPARE_AND_DELETE: Script = script!("lean.lua");
 /// Vote for a token that shares the lock; queue its waiter. Most clients never share, so a
 /// node is given its text when it is asked for; the same of those that follow.
 pub(crate) static SHARE: Script = script!("share.lua");
@@ -84,7 +86,7 @@ pub(crate) static INIT: Script = script!("init.lua");
 pub(crate) static TRY: Script = script!("try.lua");
 
 /// The scripts of normal work, to be loaded on connect.
-pub(crate) static ALL: [&Script; 4] = [&ACQUIRE, &EXTEND, &RELEASE, &LEAN];
+pub(crate) static ALL: [&Script; 4] = [&ACQUIRE, &EXTEND, &RELEASE, &COMPARE_AND_DELETE];
 
 /// Stands for "at any time" where a script compares the node's `TIME`.
 const ANY_TIME: u64 = (1 << 53) - 1;
@@ -187,8 +189,10 @@ pub(crate) fn write_command(
             resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
         }
         match keep {
-            Some(Keep::For(long)) => resp::write_number(out, long),
-            Some(Keep::Ban(long)) => resp::write_parts(out, &[b"-", Decimal::of(long).text()]),
+            Some(ReleaseTerm::For(long)) => resp::write_number(out, long),
+            Some(ReleaseTerm::Ban(long)) => {
+                resp::write_parts(out, &[b"-", Decimal::of(long).text()])
+            }
             None => {}
         }
     } else if !is_plain(request, guard) {
@@ -243,7 +247,7 @@ fn write_choose(
     resp::write_array(out, 3 + keys + 5);
     write_script(out, &CHOOSE, with_text);
     resp::write_number(out, keys as u64);
-    resp::write_text(out, request.keys.companions.queue());
+    resp::write_text(out, request.keys.aux.queue());
     for slot in 0..slots {
         resp::write_text(out, &request.keys.of_slot(slot).lock);
     }
@@ -290,19 +294,19 @@ fn block(request: &Request) -> Option<u32> {
 
 /// What a release says of the time to come, in milliseconds.
 #[derive(Clone, Copy)]
-enum Keep {
+enum ReleaseTerm {
     /// The lock stays taken for so long.
     For(u64),
     /// The value is banned for so long.
     Ban(u64),
 }
 
-fn keep(request: &Request) -> Option<Keep> {
+fn keep(request: &Request) -> Option<ReleaseTerm> {
     match request.leaving {
-        Leaving::TakenFor(long) => Some(Keep::For(millis(long))),
-        Leaving::Forced(long) => Some(Keep::Ban(millis(long))),
+        AfterRelease::TakenFor(long) => Some(ReleaseTerm::For(millis(long))),
+        AfterRelease::Forced(long) => Some(ReleaseTerm::Ban(millis(long))),
         // Whoever writes it has made the other of it by now.
-        Leaving::Free | Leaving::TakenUntil(_) => None,
+        AfterRelease::Free | AfterRelease::TakenUntil(_) => None,
     }
 }
 
@@ -323,8 +327,8 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
         }
         Op::Release => {
             let (keys, more) = match keep(request) {
-                Some(Keep::Ban(_)) => (1, 2),
-                Some(Keep::For(_)) => (0, 2),
+                Some(ReleaseTerm::Ban(_)) => (1, 2),
+                Some(ReleaseTerm::For(_)) => (0, 2),
                 None => (0, guarded),
             };
             (3 + 2 * guarded + keys, 3 + more)
@@ -335,7 +339,7 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
 }
 
 fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
-    let companions = &request.keys.companions;
+    let aux = &request.keys.aux;
     let votes = matches!(request.op, Op::Acquire { .. });
     let extends = matches!(request.op, Op::Extend { .. } | Op::Confirm { .. });
     let adopts = votes && request.keys.adopts.is_some();
@@ -344,20 +348,20 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     let queues = !adopts && (!extends || shares);
     resp::write_text(out, &request.keys.lock);
     if queues {
-        resp::write_text(out, companions.queue());
+        resp::write_text(out, aux.queue());
     } else {
-        write_marked(out, companions, b"x");
+        write_marked(out, aux, b"x");
     }
-    if companions.is_raw() {
+    if aux.is_raw() {
         resp::write_text(out, &request.keys.lock);
     } else {
-        write_marked(out, companions, b"s");
+        write_marked(out, aux, b"s");
     }
     if queues && (votes || extends) {
-        write_marked(out, companions, b"x");
+        write_marked(out, aux, b"x");
     }
     if request.op == Op::Inspect {
-        resp::write_text(out, request.keys.companions.counter());
+        resp::write_text(out, request.keys.aux.counter());
     } else if !matches!(request.op, Op::Release) && !is_plain(request, guard) {
         // Without fences the place is kept by a key of the same lock.
         let counter = request.keys.counter();
@@ -369,9 +373,9 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     }
     if matches!(
         (request.op, request.leaving),
-        (Op::Release, Leaving::Forced(_))
+        (Op::Release, AfterRelease::Forced(_))
     ) {
-        write_marked(out, companions, b"x");
+        write_marked(out, aux, b"x");
     }
     for slot in 0..slots(request) {
         resp::write_text(out, &request.keys.of_slot(slot).lock);
@@ -387,9 +391,9 @@ fn slots(request: &Request) -> u32 {
 }
 
 /// Appends the key of that mark.
-fn write_marked(out: &mut Vec<u8>, companions: &Companions, mark: &[u8; 1]) {
-    let queue = companions.queue();
-    match companions.mark() {
+fn write_marked(out: &mut Vec<u8>, aux: &AuxKeys, mark: &[u8; 1]) {
+    let queue = aux.queue();
+    match aux.mark() {
         Some(at) => resp::write_parts(out, &[&queue[..at], mark, &queue[at + 1..]]),
         None => resp::write_text(out, queue),
     }

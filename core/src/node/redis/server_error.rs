@@ -2,8 +2,8 @@
 //! done about them, and in words for whoever has to.
 
 use crate::foreign;
-use crate::node::admission::Stranger;
-use crate::node::{Fault, FaultKind};
+use crate::node::admission::UnsupportedServer;
+use crate::node::{Cause, Fault, FaultKind, ServerState};
 
 /// Whether an error says that a command is not there for us.
 pub(crate) fn forbidden(error: &redis::ServerError) -> bool {
@@ -23,6 +23,34 @@ pub(crate) fn demoted(error: &redis::ServerError) -> bool {
     let (code, _) = beyond_place(error.code(), error.details().unwrap_or_default());
     let demoted = matches!(code, "READONLY" | "MASTERDOWN" | "LOADING");
     demoted
+}
+
+/// What a user may not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Command,
+    Key,
+    Channel,
+}
+
+/// What an error says that the user may not do.
+pub(crate) fn denied(error: &redis::ServerError) -> Option<Denied> {
+    if error.code() != "NOPERM" {
+        return None;
+    }
+    let detail = error.details().unwrap_or_default();
+    let access = detail.contains("access");
+    Some(match () {
+        () if access && detail.contains("channel") => Denied::Channel,
+        () if access && detail.contains("key") => Denied::Key,
+        () => Denied::Command,
+    })
+}
+
+/// Whether the server is in no cluster.
+pub(crate) fn clusterless(error: &redis::ServerError) -> bool {
+    let detail = error.details().unwrap_or_default();
+    detail.contains("cluster support disabled") || unknown(error)
 }
 
 /// What a server of a cluster answers to a request that it does not serve.
@@ -109,8 +137,9 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     let detail = detail.unwrap_or_default();
     let scripted = detail.contains("user_script:");
     let (code, detail) = beyond_place(code, detail);
-    if let Some(stranger) = Stranger::in_error(code, detail) {
-        return Fault::new(FaultKind::Misconfigured, stranger.sentence(), true);
+    let cause = cause_of(code, detail);
+    if let Some(kind) = UnsupportedServer::in_error(code, detail) {
+        return Fault::new(FaultKind::Misconfigured, kind.sentence(), true).because(cause);
     }
     let kind = match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
@@ -137,7 +166,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         _ => kind,
     };
     if code == "NOPERM" && detail.contains("'evalsha'") {
-        return Fault::new(kind, lacks("evalsha"), true);
+        return Fault::new(kind, lacks("evalsha"), true).because(cause);
     }
     let of_lock = is_of_lock(code, detail, kind, scripted);
     let mut text = foreign::told(format!("{code} {}", without_arguments(detail)).trim_end());
@@ -148,7 +177,27 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
                 namespace"
                 .into();
     }
-    Fault::new(kind, text, true).of_lock(of_lock)
+    Fault::new(kind, text, true).because(cause).of_lock(of_lock)
+}
+
+/// What an error says of the server, without where in a script it came up.
+fn cause_of(code: &str, detail: &str) -> Cause {
+    match (code, detail) {
+        ("OOM", _) => Cause::State(ServerState::OutOfMemory),
+        ("MISCONF", _) => Cause::State(ServerState::CannotPersist),
+        ("NOREPLICAS", _) => Cause::State(ServerState::FewReplicas),
+        ("BUSY", _) => Cause::State(ServerState::RunsScript),
+        ("ERR", detail) if detail.starts_with("max number of clients") => {
+            Cause::State(ServerState::ManyClients)
+        }
+        ("DENIED", _) => Cause::State(ServerState::Protected),
+        ("LOADING", _) => Cause::State(ServerState::Loading),
+        ("MASTERDOWN", _) => Cause::State(ServerState::NoMaster),
+        ("READONLY", _) => Cause::State(ServerState::ReadOnly),
+        ("CLUSTERDOWN", _) => Cause::State(ServerState::ClusterDown),
+        ("NOAUTH", _) => Cause::NoPassword,
+        _ => UnsupportedServer::in_error(code, detail).map_or(Cause::Other, Cause::Unsupported),
+    }
 }
 
 #[cfg(test)]

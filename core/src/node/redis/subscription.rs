@@ -23,11 +23,11 @@ pub(crate) struct Subscription {
     /// Who is told what comes in.
     subscriber: Option<Arc<dyn Subscriber>>,
     node: usize,
-    state: State,
+    state: SubscriptionState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SubscriptionState {
     /// There has been none, or the node does not permit one.
     Never,
     /// The connection in use has it.
@@ -41,7 +41,7 @@ impl Subscription {
         Subscription {
             subscriber: None,
             node,
-            state: State::Never,
+            state: SubscriptionState::Never,
         }
     }
 
@@ -68,9 +68,9 @@ impl Subscription {
     /// There is a new connection, which has `subscribed` the inbox or has not.
     pub(crate) fn connected(&mut self, subscribed: bool) {
         self.state = if subscribed {
-            State::Stands
+            SubscriptionState::Stands
         } else {
-            State::Never
+            SubscriptionState::Never
         };
         if let (true, Some(subscriber)) = (subscribed, &self.subscriber) {
             subscriber.on_subscribed(self.node);
@@ -80,15 +80,15 @@ impl Subscription {
     /// The connection in use is lost, or in doubt. Nobody is told: nothing can be
     /// done before there is another, but what a waiter's timer does.
     pub(crate) fn lost(&mut self) {
-        if self.state == State::Stands {
-            self.state = State::Lost;
+        if self.state == SubscriptionState::Stands {
+            self.state = SubscriptionState::Lost;
         }
     }
 
     /// Whether a connection is to be made although no request asks for one.
     pub(crate) fn wants_connection(&self) -> bool {
         let subscriber = self.subscriber.as_ref();
-        self.state == State::Lost && subscriber.is_some_and(|s| s.is_awaited(self.node))
+        self.state == SubscriptionState::Lost && subscriber.is_some_and(|s| s.is_awaited(self.node))
     }
 
     /// Takes a push of any connection; false for a stray one.

@@ -18,20 +18,20 @@ use crate::mutex::lock;
 /// connection, for certificates are renewed while a client lives; the system's certificates
 /// are read when a connection first needs them.
 #[derive(Clone, Default)]
-pub(crate) struct Tls(Arc<Settings>);
+pub(crate) struct Tls(Arc<TlsSettings>);
 
 #[derive(Default)]
-struct Settings {
+struct TlsSettings {
     ca: Option<Source>,
     cert: Option<Source>,
     key: Option<Source>,
-    last: Mutex<Last>,
+    last: Mutex<LastRead>,
 }
 
 /// What was read last and is good.
 #[derive(Default)]
-struct Last {
-    trusted: Trusted,
+struct LastRead {
+    trusted: TrustStore,
     /// What is wrong with what stands in the files now, and was told.
     told: Option<String>,
 }
@@ -40,7 +40,7 @@ type Roots = Option<Arc<RootCertStore>>;
 type Identity = Option<Arc<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>>;
 
 #[derive(Clone, Default)]
-struct Trusted {
+struct TrustStore {
     roots: Roots,
     identity: Identity,
 }
@@ -69,13 +69,13 @@ impl Tls {
             return Err(Error::invalid("cert and key go together: give both"));
         }
         let [ca, cert, key] = [ca, cert, key].map(|given| given.map(Source::new));
-        let settings = Settings {
+        let settings = TlsSettings {
             ca,
             cert,
             key,
             last: Mutex::default(),
         };
-        let trusted = Trusted {
+        let trusted = TrustStore {
             roots: settings.roots()?,
             identity: settings.identity()?,
         };
@@ -120,7 +120,7 @@ impl Tls {
     }
 }
 
-impl Settings {
+impl TlsSettings {
     fn sources(&self) -> impl Iterator<Item = &Source> {
         [&self.ca, &self.cert, &self.key].into_iter().flatten()
     }
@@ -161,7 +161,7 @@ impl Settings {
     }
 }
 
-impl Trusted {
+impl TrustStore {
     fn config(&self) -> Result<Arc<ClientConfig>, String> {
         let roots = match &self.roots {
             Some(roots) => roots.clone(),
@@ -427,7 +427,7 @@ mod tests {
         let told = Mutex::new(Vec::new());
         tls.config(|line| lock(&told).push(line.to_string()))
             .unwrap();
-        let Trusted { roots, identity } = lock(&tls.0.last).trusted.clone();
+        let TrustStore { roots, identity } = lock(&tls.0.last).trusted.clone();
         let roots = roots.map_or(Vec::new(), |r| r.roots[0].subject.to_vec());
         let shown = identity.map_or(Vec::new(), |i| i.0[0].to_vec());
         (roots, shown, told.into_inner().unwrap())

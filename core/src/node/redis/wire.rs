@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::dial::Stream;
 use super::pushes::{Push, Pushes};
-use super::resp::{self, Bound, Scan};
+use super::resp::{self, ReplyBound, Scan};
 use crate::clock::{Clock, Instant, Sleep};
 
 const CHUNK: usize = 16 * 1024;
@@ -138,7 +138,7 @@ pub(crate) struct Input {
     parsed: usize,
     /// How far the next reply was looked through, and how long it may be.
     scan: Scan,
-    pub(crate) bound: Bound,
+    pub(crate) bound: ReplyBound,
     pub(crate) pushes: Pushes,
     /// How many bytes of them have come that were not [paid](Wire::pay) for.
     pushed: usize,

@@ -428,7 +428,7 @@ mod loom_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::names::{Naming, companions};
+    use crate::node::names::{Naming, aux};
     use crate::node::{Keys, Mode, Waits};
     use crate::protocol::timing::Timing;
     use std::time::Duration;
@@ -437,7 +437,7 @@ mod tests {
         Terms {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
-                companions: companions("lock:", b"lock:{k}", Naming::Tagged),
+                aux: aux("lock:", b"lock:{k}", Naming::Tagged),
                 waits: Waits {
                     reservation: Duration::ZERO,
                     place: Duration::ZERO,
@@ -486,7 +486,7 @@ mod tests {
     fn two_locks_of_one_key_have_two_lines() {
         let mut redisson = terms();
         redisson.keys = Arc::new(Keys {
-            companions: crate::node::names::redisson("lock:", b"lock:{k}"),
+            aux: crate::node::names::redisson("lock:", b"lock:{k}"),
             ..Keys::clone(&redisson.keys)
         });
         let lines = Arc::<LocalQueues>::default();

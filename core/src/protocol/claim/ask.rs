@@ -6,7 +6,7 @@ use super::effects::{Ask, Effects, PerNode};
 use super::env::Env;
 use super::{Claim, Path, Phase};
 use crate::clock::Instant;
-use crate::node::{Mode, Nodes, Op, Repair, Ticket, native};
+use crate::node::{Mode, Nodes, Op, Repair, RequestContext, native};
 use crate::protocol::quorum::Vote;
 
 /// For how long the lock is reserved for a waiter: three polls of the first in a line. No longer
@@ -121,7 +121,7 @@ impl Claim {
     /// Asks the node the same once more.
     pub(super) fn ask_again(
         &self,
-        ticket: &Ticket,
+        ticket: &RequestContext,
         now: Instant,
         env: &impl Env,
         fx: &mut Effects,

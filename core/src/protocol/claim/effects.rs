@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::clock::Instant;
-use crate::node::{Keys, Leaving, Op, Value};
+use crate::node::{AfterRelease, Keys, Op, Value};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 
@@ -75,7 +75,7 @@ pub(crate) struct ReleasePlan {
     pub(crate) keys: Arc<Keys>,
     pub(crate) value: Value,
     /// How the release leaves the lock.
-    pub(crate) after: Leaving,
+    pub(crate) after: AfterRelease,
     /// The lock is to stay taken: only a node that has stored so has done it.
     pub(crate) keeps: bool,
     /// Until when an answer is waited for.

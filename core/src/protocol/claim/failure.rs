@@ -10,7 +10,7 @@ use super::{Claim, Phase};
 use crate::clock::Instant;
 use crate::error::ErrorKind;
 use crate::node::FaultKind;
-use crate::node::admission::Cause;
+use crate::node::admission::QuarantineCause;
 use crate::protocol::quorum::{self, Kind, Vote};
 
 impl fmt::Display for Answer {
@@ -56,7 +56,7 @@ impl Answer {
     }
 
     /// What the node said; `cause`: of its quarantine, if that is known.
-    pub(crate) fn with_cause(&self, cause: Option<Cause>) -> String {
+    pub(crate) fn with_cause(&self, cause: Option<QuarantineCause>) -> String {
         match (self, cause) {
             (Answer::Quarantined { left }, Some(cause)) => {
                 format!("in quarantine for another {left:?}: it {}", cause.told())

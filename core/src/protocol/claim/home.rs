@@ -21,7 +21,7 @@ use super::votes::{Answer, NodeVote};
 use super::{Claim, Path, Phase};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
-use crate::node::{Line, Nodes, Op, Reply, Ticket};
+use crate::node::{Nodes, Op, QueueInfo, Reply, RequestContext};
 use crate::protocol::quorum::Vote;
 
 /// The nodes of a set in the order in which they are home of the lock with this
@@ -62,7 +62,7 @@ pub enum NodeState {
         /// `None`: it has no end.
         left: Option<Duration>,
         /// What it said of the line; `None` if the vote was lost later.
-        line: Option<Line>,
+        line: Option<QueueInfo>,
     },
     /// It did not answer, or cannot vote.
     Out,
@@ -240,7 +240,7 @@ impl Claim {
     /// waited for as a home.
     pub(super) fn note_promptness(
         &self,
-        ticket: &Ticket,
+        ticket: &RequestContext,
         reply: &Reply,
         now: Instant,
         fx: &mut Effects,

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::node::{Keys, Mode, Nodes, Reply, Ticket, Value};
+use crate::node::{Keys, Mode, Nodes, Reply, RequestContext, Value};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::quorum::{Verdict, Vote};
@@ -139,7 +139,10 @@ pub(crate) enum Event<'a> {
     /// The slot of a semaphore that the token is to have is known.
     TakesSlot { slot: u32 },
     /// A node has replied to anything but a release.
-    Replied { ticket: Ticket, reply: &'a Reply },
+    Replied {
+        ticket: RequestContext,
+        reply: &'a Reply,
+    },
     /// The time may have come at which the home is waited for no longer.
     HomeDue,
     /// The lock is to be reserved for the waiter on all nodes but this home.
@@ -275,7 +278,7 @@ impl Claim {
     /// Takes a node's reply to anything but a release into account.
     fn take_reply(
         &mut self,
-        ticket: Ticket,
+        ticket: RequestContext,
         reply: &Reply,
         now: Instant,
         env: &impl Env,

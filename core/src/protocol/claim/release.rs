@@ -8,7 +8,7 @@ use super::env::Env;
 use super::votes::Votes;
 use super::{Claim, Phase};
 use crate::clock::{self, Instant};
-use crate::node::{Leaving, Mode, Nodes, Value, native};
+use crate::node::{AfterRelease, Mode, Nodes, Value, native};
 use crate::protocol::quorum::Vote;
 
 /// What of an attempt may be left on a node.
@@ -82,7 +82,7 @@ impl Claim {
         let after = self.after_release(now, env);
         // A line may stand there, which a script alone serves.
         let lined = env.is_contended(now);
-        let keeps = after != Leaving::Free;
+        let keeps = after != AfterRelease::Free;
         let plain = !lined && self.mode(env).is_alone() && !self.is_undecided(env);
         let plain = plain && env.terms().keys.field.is_none() && !keeps;
         let of = |(node, left): (usize, Residue)| NodeRelease {
@@ -123,7 +123,7 @@ impl Claim {
     fn plan(
         &self,
         value: Value,
-        after: Leaving,
+        after: AfterRelease,
         nodes: PerNode<NodeRelease>,
         now: Instant,
         env: &impl Env,
@@ -176,23 +176,23 @@ impl Claim {
 
     /// How the release of this token leaves the lock: taken to the end of its
     /// [`keep`](crate::protocol::asked::Asked::keep), at whatever rate the nodes' clocks go.
-    fn after_release(&self, now: Instant, env: &impl Env) -> Leaving {
+    fn after_release(&self, now: Instant, env: &impl Env) -> AfterRelease {
         let keep = env.terms().asked.keep;
         if self.mode(env) == Mode::Shared {
-            return Leaving::Free;
+            return AfterRelease::Free;
         }
         let Some(won) = self.handed_over() else {
-            return Leaving::Free;
+            return AfterRelease::Free;
         };
         if keep.is_zero() {
-            return Leaving::Free;
+            return AfterRelease::Free;
         }
         let full = keep + clock::drift_allowance(keep, env.terms().drift);
         let end = won + full;
         if now < end {
-            Leaving::TakenUntil(end)
+            AfterRelease::TakenUntil(end)
         } else {
-            Leaving::Free
+            AfterRelease::Free
         }
     }
 

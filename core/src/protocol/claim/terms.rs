@@ -45,7 +45,7 @@ impl Terms {
         let Keys {
             // What tells the lock from all others tells these too.
             lock: _,
-            companions: _,
+            aux: _,
             waits,
             fence_ttl,
             mode,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::env::BoundThread;
 use super::*;
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::{Fault, FaultKind, Op, Waits};
 use crate::protocol::timing::Timing;
 
@@ -94,7 +94,7 @@ fn world() -> World {
         terms: Terms {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
-                companions: companions("lock:", b"lock:{k}", Naming::Tagged),
+                aux: aux("lock:", b"lock:{k}", Naming::Tagged),
                 waits: Waits {
                     reservation: Duration::from_millis(200),
                     place: Duration::from_secs(60),
@@ -155,7 +155,7 @@ fn replies(claim: &mut Claim, world: &World, node: usize, reply: &Reply, at: Ins
         let_in: false,
         block: 1,
     };
-    let ticket = Ticket {
+    let ticket = RequestContext {
         node,
         sent: NOW,
         deadline: NOW + Duration::from_millis(50),
@@ -259,7 +259,7 @@ proptest! {
             let fault = Reply::Failed(Fault::new(FaultKind::Timeout, "no answer", true));
             let extended = Reply::Extended { repaired: false };
             let extend = Op::Extend { ttl: TTL, repair: crate::node::Repair::Yes, fence: 7, behind: 0 };
-            let ticket = Ticket { node, sent: now, deadline: now + TTL / 4, op: extend, server: 1 };
+            let ticket = RequestContext { node, sent: now, deadline: now + TTL / 4, op: extend, server: 1 };
             let twin = claim.clone();
             let event = match what {
                 0..=2 => {

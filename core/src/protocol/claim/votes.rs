@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
-use crate::node::{Fault, FaultKind, Line, Op, Reply, Ticket};
+use crate::node::{Fault, FaultKind, Op, QueueInfo, Reply, RequestContext};
 use crate::protocol::fence::Mark;
 use crate::protocol::quorum::{self, Verdict, Vote};
 use crate::protocol::retry;
@@ -26,7 +26,7 @@ pub(crate) struct NodeVote {
     /// Its last answer, for error messages.
     pub(super) answer: Answer,
     /// What it said of the line when it refused.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<QueueInfo>,
     /// The waiter stands in its queue, or may.
     pub(super) queued: bool,
     /// It was asked for the token by script, or it is not known what it made of plain
@@ -85,7 +85,7 @@ pub(super) struct Requests {
 pub(super) struct ConfirmedVote {
     /// Until when it held our token.
     pub(super) until: Instant,
-    /// Which server that was: see [`Ticket::server`].
+    /// Which server that was: see [`RequestContext::server`].
     pub(super) server: u64,
 }
 
@@ -171,7 +171,7 @@ impl Votes {
     }
 
     /// Whether the reply to this request is the node's answer to the round.
-    pub(super) fn is_awaited(&self, ticket: &Ticket) -> bool {
+    pub(super) fn is_awaited(&self, ticket: &RequestContext) -> bool {
         matches!(ticket.op, Op::Acquire { .. }) && self.0[ticket.node].vote == Vote::Awaited
     }
 
@@ -214,7 +214,7 @@ impl NodeVote {
     /// Takes the node's reply into account, which came at `now` in this phase of the token.
     pub(super) fn take(
         &mut self,
-        ticket: &Ticket,
+        ticket: &RequestContext,
         reply: &Reply,
         now: Instant,
         phase: Phase,
@@ -247,7 +247,7 @@ impl NodeVote {
                     shared: *shared,
                 };
                 self.refuse(answer);
-                self.line = Some(Line {
+                self.line = Some(QueueInfo {
                     place: *place,
                     deaf: *subscribers == 0,
                     shared: *shared,
@@ -294,7 +294,7 @@ impl NodeVote {
 
     /// A vote: our token stands there for its ttl, or for as long as the node says,
     /// counted from before the request was sent.
-    fn confirm(&mut self, ticket: &Ticket, reply: &Reply, rules: &Rules) {
+    fn confirm(&mut self, ticket: &RequestContext, reply: &Reply, rules: &Rules) {
         let sent = ticket.sent;
         let ttl = match reply {
             Reply::Granted {
@@ -335,7 +335,7 @@ impl NodeVote {
 
     /// A write-back was refused: others have stored a larger fence. Nothing else raises the counter
     /// while our token stands there.
-    fn greater(&mut self, ticket: &Ticket, fence: u64) {
+    fn greater(&mut self, ticket: &RequestContext, fence: u64) {
         let mark = &mut self.mark;
         mark.found = mark.found.max(fence);
         if mark.asked == written_back(ticket.op) {
@@ -353,7 +353,7 @@ impl NodeVote {
     /// No vote. Of an extension: the vote that was there is gone, but the node gives it to nobody
     /// else as long as the quarantine lasts. To end the lease now would free the other nodes before
     /// its holder knows.
-    fn quarantine(&mut self, ticket: &Ticket, left: Duration, now: Instant, rules: &Rules) {
+    fn quarantine(&mut self, ticket: &RequestContext, left: Duration, now: Instant, rules: &Rules) {
         let less = clock::drift_allowance(left, rules.drift);
         let kept = ticket.sent + left.saturating_sub(less);
         let end = self.end;
@@ -364,7 +364,7 @@ impl NodeVote {
     }
 
     /// Nothing was done there, for its clock was beyond what the request allowed.
-    fn late(&mut self, ticket: &Ticket, now: Instant) {
+    fn late(&mut self, ticket: &RequestContext, now: Instant) {
         if matches!(ticket.op, Op::Acquire { .. }) {
             self.vote = Vote::Failed;
         }
@@ -374,7 +374,7 @@ impl NodeVote {
     }
 
     /// No answer, or one that is no vote. What stood there stands as long as it did.
-    fn fail(&mut self, ticket: &Ticket, fault: &Fault, now: Instant, phase: Phase) {
+    fn fail(&mut self, ticket: &RequestContext, fault: &Fault, now: Instant, phase: Phase) {
         let open = phase == Phase::Asking || self.vote == Vote::Awaited;
         if open && matches!(ticket.op, Op::Acquire { .. }) {
             self.vote = Vote::Failed;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Act, Hold};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
-use crate::node::{Reply, Sink, Ticket};
+use crate::node::{Reply, RequestContext, Sink};
 use crate::protocol::claim::Event;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::quorum::{self, Verdict, Vote};
@@ -99,7 +99,7 @@ struct Extension {
 }
 
 impl Sink for Extension {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         self.hold.take(ticket, &reply, time);
         let mut state = lock(&self.state);
         state.0[ticket.node] = match reply {

@@ -41,7 +41,7 @@ impl Link for Node {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         _: Instant,
     ) -> Option<Wakers> {

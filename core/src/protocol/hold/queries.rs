@@ -11,7 +11,7 @@ use super::watch::Watch;
 use super::{Act, Callback, Hold, State};
 use crate::clock::Instant;
 use crate::error::NodeError;
-use crate::lean::push_lean;
+use crate::lean::push_exact;
 use crate::node::{Keys, Mode, Nodes, Value};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
@@ -380,7 +380,7 @@ impl Hold {
         let mut state = self.state();
         match state.claim.loss() {
             _ if (state.claim.lease() != lease) => {}
-            None => push_lean(&mut state.callbacks, callback),
+            None => push_exact(&mut state.callbacks, callback),
             Some(reason) => {
                 drop(state);
                 callback(reason);

@@ -8,7 +8,7 @@ use std::task::Poll;
 use super::Hold;
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::{FaultKind, Op, Reply, Request, Sink, Ticket, Value};
+use crate::node::{FaultKind, Op, Reply, Request, RequestContext, Sink, Value};
 use crate::protocol::claim::effects::ReleasePlan;
 use crate::protocol::quorum;
 use crate::protocol::set::{Outgoing, Set};
@@ -88,7 +88,7 @@ impl Release {
 }
 
 impl Sink for Release {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, _: Option<u64>) {
         if matches!(reply, Reply::Released { .. } | Reply::Kept) {
             self.set.answered(ticket.node, None, false);
         }
@@ -147,7 +147,7 @@ impl Hold {
                 leaving: plan.after,
                 not_after: 0,
             },
-            ticket: Ticket {
+            ticket: RequestContext {
                 node: of.node.into(),
                 sent: now,
                 deadline: plan.deadline,
@@ -180,7 +180,7 @@ mod tests {
     fn said(keeps: bool, replies: &[Reply]) -> Option<bool> {
         let release = Release::new(&of_silent(3), keeps, 3);
         for (node, reply) in replies.iter().enumerate() {
-            let ticket = Ticket {
+            let ticket = RequestContext {
                 node,
                 sent: Instant(1),
                 deadline: Instant::FAR,

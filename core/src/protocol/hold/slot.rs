@@ -16,7 +16,7 @@ pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> 
     let home = order
         .into_iter()
         .find(|node| !set.is_out(*node, &terms.keys.lock))?;
-    let looks = Looks(Hold::new(set, terms, 1, None, None, now));
+    let looks = SlotProbe(Hold::new(set, terms, 1, None, None, now));
     looks
         .0
         .open(Nodes::one(home), Nodes::NONE, Path::Script, now);
@@ -26,9 +26,9 @@ pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> 
 }
 
 /// The look at a semaphore. Dropped, it leaves nothing behind.
-struct Looks(Arc<Hold>);
+struct SlotProbe(Arc<Hold>);
 
-impl Drop for Looks {
+impl Drop for SlotProbe {
     fn drop(&mut self) {
         self.0.release();
     }

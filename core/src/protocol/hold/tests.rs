@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::{Clock, Sleep};
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::{Fault, Keys, Link, Mode, Repair, Waits};
 use crate::protocol::claim::Path;
 use crate::protocol::hold::Extended;
@@ -34,10 +34,16 @@ impl Clock for ByHand {
 
 /// A node that answers when the test has it answer.
 #[derive(Default)]
-struct Slow(Mutex<Vec<(Ticket, Arc<dyn Sink>)>>);
+struct Slow(Mutex<Vec<(RequestContext, Arc<dyn Sink>)>>);
 
 impl Link for Slow {
-    fn send(&self, _: Request, asked: Ticket, sink: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+    fn send(
+        &self,
+        _: Request,
+        asked: RequestContext,
+        sink: Arc<dyn Sink>,
+        _: Instant,
+    ) -> Option<Wakers> {
         lock(&self.0).push((asked, sink));
         None
     }
@@ -53,7 +59,7 @@ impl Slow {
     /// That server answers what was asked.
     fn answers(&self, (server, time): (u64, u64), reply: Reply) {
         let (ticket, sink) = lock(&self.0).pop().expect("it is asked");
-        sink.on_reply(Ticket { server, ..ticket }, reply, Some(time));
+        sink.on_reply(RequestContext { server, ..ticket }, reply, Some(time));
     }
 }
 
@@ -61,7 +67,7 @@ pub(super) fn terms(key: &[u8]) -> Terms {
     Terms {
         keys: Arc::new(Keys {
             lock: key.into(),
-            companions: companions("lock:", key, Naming::Tagged),
+            aux: aux("lock:", key, Naming::Tagged),
             waits: Waits {
                 reservation: Duration::from_millis(200),
                 place: Duration::from_secs(60),
@@ -212,7 +218,8 @@ fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
         nodes[0].answers(on_time, extended());
         // By a reply to another request.
         let (server, stepped) = (FORMER.0, on_time.1 + STEP);
-        hold.set.observe(Ticket { server, ..asked }, later, stepped);
+        hold.set
+            .observe(RequestContext { server, ..asked }, later, stepped);
         nodes[1].answers(on_time, extended());
         let short = extends.as_mut().poll(&mut cx);
         assert!(short.is_pending(), "{short:?}");
@@ -275,7 +282,13 @@ fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
 struct Asked(Mutex<Vec<Request>>);
 
 impl Link for Asked {
-    fn send(&self, request: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+    fn send(
+        &self,
+        request: Request,
+        _: RequestContext,
+        _: Arc<dyn Sink>,
+        _: Instant,
+    ) -> Option<Wakers> {
         lock(&self.0).push(request);
         None
     }

@@ -2,7 +2,7 @@ use std::future::Future as _;
 
 use super::*;
 use crate::clock::Sleep;
-use crate::node::{Companions, Keys, Leaving, Mode, Op, Value, Waits};
+use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Op, Value, Waits};
 use crate::token::SystemRng;
 
 /// A node whose task has yet to be woken, if `owing`, for each request.
@@ -13,7 +13,13 @@ struct Slow {
 }
 
 impl Link for Slow {
-    fn send(&self, _: Request, ticket: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+    fn send(
+        &self,
+        _: Request,
+        ticket: RequestContext,
+        _: Arc<dyn Sink>,
+        _: Instant,
+    ) -> Option<Wakers> {
         lock(&self.done).push(format!("sent to {}", ticket.node));
         let mut owed = Wakers::default();
         owed.extend([Waker::noop().clone()]);
@@ -50,7 +56,7 @@ impl Clock for Still {
 struct Nobody;
 
 impl Sink for Nobody {
-    fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+    fn on_reply(&self, _: RequestContext, _: Reply, _: Option<u64>) {}
 
     fn wanted(&self) -> bool {
         true
@@ -60,7 +66,7 @@ impl Sink for Nobody {
 fn release(node: usize) -> Outgoing {
     let keys = Keys {
         lock: b"k"[..].into(),
-        companions: Companions::of(b"q", b"f"),
+        aux: AuxKeys::of(b"q", b"f"),
         waits: Waits {
             reservation: Duration::ZERO,
             place: Duration::ZERO,
@@ -77,11 +83,11 @@ fn release(node: usize) -> Outgoing {
             keys: Arc::new(keys),
             value: Value(Arc::default()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             native: false,
             not_after: 0,
         },
-        ticket: Ticket {
+        ticket: RequestContext {
             node,
             sent: Instant(1),
             deadline: Instant::FAR,
@@ -117,7 +123,7 @@ pub(crate) fn of_silent(nodes: usize) -> Arc<Set> {
 struct Known(Option<bool>);
 
 impl Link for Known {
-    fn send(&self, _: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+    fn send(&self, _: Request, _: RequestContext, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
         None
     }
 
@@ -157,7 +163,7 @@ fn what_asks_once_waits_for_a_quorum_of_connections_or_until_there_can_be_none()
 struct Comes(AtomicBool);
 
 impl Link for Comes {
-    fn send(&self, _: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+    fn send(&self, _: Request, _: RequestContext, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
         None
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::{
-    Hint, Instant, Keys, Leaving, MemoryNode, Message, Mode, Op, OtherRecord, Repair, Reply,
+    AfterRelease, Hint, Instant, Keys, MemoryNode, Message, Mode, Op, OtherRecord, Repair, Reply,
     Request, Value, names, probe,
 };
 
@@ -355,7 +355,7 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
         native: false,
         keys: Arc::new(Keys {
             lock: lock.into(),
-            companions: names::companions(NAMESPACE, lock, names::Naming::Tagged),
+            aux: names::aux(NAMESPACE, lock, names::Naming::Tagged),
             waits: quorlock::sim::Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,
@@ -368,7 +368,7 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
         }),
         value: Value(value.into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: number(not_after).unwrap_or(0),
     };
     let time = MemoryNode::time(clock);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, companions};
+use quorlock::sim::names::{Naming, aux};
 use quorlock::sim::{Instant, MemoryNode};
 
 use super::commands::{NAMESPACE, SLOTS, slot_of};
@@ -165,7 +165,7 @@ impl Cluster {
         let time = MemoryNode::time(now);
         let form = slot.data.node.form(&lock, now);
         let alone = form.is_some_and(|(form, _)| form.holder(time).is_some());
-        let readers = companions(NAMESPACE, &lock, Naming::Tagged).shared();
+        let readers = aux(NAMESPACE, &lock, Naming::Tagged).shared();
         let readers = slot.data.node.readers(&readers, now).into_iter();
         let mut votes = readers.flat_map(|readers| &readers.votes);
         alone || votes.any(|(_, until)| time <= *until)

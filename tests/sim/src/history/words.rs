@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorlock::sim::native::Outcome;
-use quorlock::sim::{Leaving, Op, Repair, Reply};
+use quorlock::sim::{AfterRelease, Op, Repair, Reply};
 
 use super::faults::{begin_of, end_of};
 use super::{Asked, Happened, History};
@@ -511,10 +511,10 @@ impl<'a> Teller<'a> {
             Op::Confirm { fence, .. } => format!("asks {node} to store the fence {fence}"),
             Op::Release if asked.token.is_empty() => format!("leaves the queue of {node}"),
             Op::Release if asked.native => format!("tells {node} to delete its vote, natively"),
-            Op::Release if matches!(asked.leaving, Leaving::Forced(_)) => {
+            Op::Release if matches!(asked.leaving, AfterRelease::Forced(_)) => {
                 format!("has {node} take that vote away by force")
             }
-            Op::Release if asked.leaving != Leaving::Free => {
+            Op::Release if asked.leaving != AfterRelease::Free => {
                 format!("gives its vote up, and has {node} keep the lock taken")
             }
             Op::Release => format!("tells {node} to delete its vote"),

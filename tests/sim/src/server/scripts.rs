@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Adopted, Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing,
+    Adopted, AfterRelease, AuxKeys, Keys, Mode, Op, OtherRecord, Repair, Reply, Request, Standing,
     Value, Waiter, Waits,
 };
 
@@ -114,18 +114,18 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         return None;
     };
     let [record] = args else { return None };
-    let (companions, mode) = companions(queue, lock)?;
+    let (aux, mode) = aux(queue, lock)?;
     let fits = record.is_empty() == more.is_empty()
         && matches!(more, [] | [_, _])
-        && *counter == companions.counter()
-        && *shared == third(&companions, lock);
+        && *counter == aux.counter()
+        && *shared == third(&aux, lock);
     fits.then(|| Call {
         request: Request {
             op: Op::Inspect,
             native: false,
             keys: Arc::new(Keys {
                 lock: (*lock).into(),
-                companions,
+                aux,
                 waits: NO_WAITS,
                 fence_ttl: None,
                 mode,
@@ -134,7 +134,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         },
         record: (!record.is_empty()).then(|| text(record).into()),
@@ -158,7 +158,7 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let not_after = number(not_after).filter(|time| *time <= ANY_TIME)?;
     let prefix = lock.iter().position(|b| *b == b':')? + 1;
     let queue = [&lock[..prefix], b"#q:", &lock[prefix..]].concat();
-    let companions = companions(&queue, lock)?.0;
+    let aux = aux(&queue, lock)?.0;
     fits.then(|| Call {
         request: Request {
             op: Op::Reserve {
@@ -167,7 +167,7 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             native: false,
             keys: Arc::new(Keys {
                 lock: lock.into(),
-                companions,
+                aux,
                 waits: times,
                 fence_ttl: None,
                 mode: Mode::Exclusive,
@@ -176,7 +176,7 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter: Some(waiter),
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
         record: (!record.is_empty()).then(|| text(record).into()),
@@ -220,7 +220,7 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             native: false,
             keys: Arc::new(Keys {
                 lock: named("#p").into(),
-                companions: Companions::of(queue, &named("#pf")),
+                aux: AuxKeys::of(queue, &named("#pf")),
                 waits,
                 fence_ttl: None,
                 mode: Mode::AnySlot(slots.len() as u32),
@@ -229,7 +229,7 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
         record: (!record.is_empty()).then(|| text(record).into()),
@@ -239,16 +239,16 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
 }
 
 /// The key that requests have for that of the readers.
-fn third(companions: &Companions, lock: &[u8]) -> Vec<u8> {
-    if companions.is_raw() {
+fn third(aux: &AuxKeys, lock: &[u8]) -> Vec<u8> {
+    if aux.is_raw() {
         lock.to_vec()
     } else {
-        companions.shared()
+        aux.shared()
     }
 }
 
 /// The keys that go with that lock's own, of which this is one; and whether it is a slot.
-fn companions(one: &[u8], lock: &[u8]) -> Option<(Companions, Mode)> {
+fn aux(one: &[u8], lock: &[u8]) -> Option<(AuxKeys, Mode)> {
     let is_slot = one
         .windows(4)
         .position(|w| w[..2] == *b"#p" && w[3] == b':');
@@ -270,10 +270,7 @@ fn companions(one: &[u8], lock: &[u8]) -> Option<(Companions, Mode)> {
         let (start, end) = (&one[..mark], &one[mark + 1..]);
         [start, &[letter], number, end].concat()
     };
-    Some((
-        Companions::of(&named(b'q', b""), &named(b'f', number)),
-        mode,
-    ))
+    Some((AuxKeys::of(&named(b'q', b""), &named(b'f', number)), mode))
 }
 
 /// What a call of a script asks for; `None`: no client of ours writes that.
@@ -312,7 +309,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let waiter = waiter.map(|(waiter, _)| waiter);
     let more = args.get(own..)?;
     let release = script == Script::Release;
-    let (companions, of_slot) = companions(keys.get(1)?, keys[0])?;
+    let (aux, of_slot) = aux(keys.get(1)?, keys[0])?;
     let mode = match of_slot {
         Mode::Slot(_) if shares || mode != Mode::Exclusive => return None,
         Mode::Slot(_) => of_slot,
@@ -326,7 +323,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let said = more.get(1).filter(|_| release);
     let ban = said.and_then(|said| said.strip_prefix(b"-"));
     let bans = usize::from(ban.is_some());
-    let bans_fit = bans == 0 || *keys.last()? == companions.bans();
+    let bans_fit = bans == 0 || *keys.last()? == aux.bans();
     let fits = match (
         release,
         more.len(),
@@ -341,9 +338,9 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => false,
     };
     let leaving = match (ban, said) {
-        (Some(long), _) => Leaving::Forced(Duration::from_millis(number(long)?)),
-        (None, Some(long)) => Leaving::TakenFor(Duration::from_millis(number(long)?)),
-        (None, None) => Leaving::Free,
+        (Some(long), _) => AfterRelease::Forced(Duration::from_millis(number(long)?)),
+        (None, Some(long)) => AfterRelease::TakenFor(Duration::from_millis(number(long)?)),
+        (None, None) => AfterRelease::Free,
     };
     let told = !release && !more.is_empty();
     let fence = if told && !more[2].is_empty() {
@@ -386,20 +383,20 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => None,
     };
     let second = match script {
-        Script::Extend | Script::Adopt => companions.bans() == keys[1],
-        _ => companions.queue() == keys[1],
+        Script::Extend | Script::Adopt => aux.bans() == keys[1],
+        _ => aux.queue() == keys[1],
     };
-    let third = third(&companions, keys[0]) == *keys.get(2)?;
-    let fourth = own_keys == 3 || companions.bans() == *keys.get(3)?;
+    let third = third(&aux, keys[0]) == *keys.get(2)?;
+    let fourth = own_keys == 3 || aux.bans() == *keys.get(3)?;
     let second = second && third && fourth && (!shares || block == 1);
-    let counter = fence.is_none() || keys.get(own_keys) == Some(&companions.counter());
+    let counter = fence.is_none() || keys.get(own_keys) == Some(&aux.counter());
     (fits && bans_fit && second && counter).then(|| Call {
         request: Request {
             op,
             native: false,
             keys: Arc::new(Keys {
                 lock: keys[0].into(),
-                companions,
+                aux,
                 waits,
                 fence_ttl,
                 mode,

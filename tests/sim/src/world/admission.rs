@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::admission::{
-    Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch, may_have_voted,
+    Admission, Expected, Info, Newness, Observation, Record, Refusal, StepWatch, may_have_voted,
 };
-use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
+use quorlock::sim::{FaultKind, MemoryNode, Reply, RequestContext};
 
 use super::bytes::{self, Breaks};
 use super::events::Event;
@@ -242,7 +242,7 @@ impl Inner {
                 }
                 let wire = &mut self.connections[connection as usize];
                 wire.told = Some((time, now));
-                wire.look = Some(Look {
+                wire.look = Some(Observation {
                     voted: has_voted(record.as_deref(), &stats),
                     stored: record.map(|record| record.to_string()),
                     run: Some(run),
@@ -292,8 +292,8 @@ impl Inner {
         let fresh = format!("{:x}", self.random.bits());
         let next = survey.look(place, look, &fresh);
         let changed = survey.changes() != before;
-        wire.waits = next == Next::Wait;
-        if next != Next::Admit {
+        wire.waits = next == Admission::Wait;
+        if next != Admission::Admit {
             // It votes for nobody yet, although it is free: a set may be founded
             // as late as this, or anew after all of it was emptied.
             let settled = self.time + self.network.settles();
@@ -302,12 +302,12 @@ impl Inner {
             }
         }
         let mut told = match next {
-            Next::Wait => Vec::new(),
-            Next::Admit => {
+            Admission::Wait => Vec::new(),
+            Admission::Admit => {
                 let record = look.stored.as_deref().unwrap_or_default().into();
                 self.welcome(pair, connection, record)
             }
-            Next::Write(record, quarantine) if wire.writes < WRITES => {
+            Admission::Write(record, quarantine) if wire.writes < WRITES => {
                 wire.writes += 1;
                 let old = look.stored.as_deref().map(Arc::from);
                 let long = quarantine;
@@ -316,11 +316,11 @@ impl Inner {
                 self.say(pair, connection, write);
                 Vec::new()
             }
-            Next::Write(..) => self.connecting_in_vain(pair, connection),
-            Next::Refuse(Refusal::Foreign(why)) => {
+            Admission::Write(..) => self.connecting_in_vain(pair, connection),
+            Admission::Refuse(Refusal::Foreign(why)) => {
                 self.refused(pair, connection, FaultKind::Foreign, &why)
             }
-            Next::Refuse(Refusal::Unfounded(why)) => {
+            Admission::Refuse(Refusal::Unfounded(why)) => {
                 self.lines
                     .iter_mut()
                     .for_each(|line| line.unfounded(self.time));
@@ -392,7 +392,7 @@ impl Inner {
     pub(super) fn watch_clock(
         &mut self,
         pair: usize,
-        ticket: Ticket,
+        ticket: RequestContext,
         time: u64,
         reply: Reply,
     ) -> Reply {

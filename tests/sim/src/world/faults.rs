@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::{Form, Instant, MemoryNode, Value};
+use quorlock::sim::{Instant, MemoryNode, StoredValue, Value};
 
 use super::clocks::Rate;
 use super::events::Event;
@@ -444,7 +444,7 @@ impl Inner {
                     match FOREIGN.get(text) {
                         Some(text) => {
                             let value = Value(text.as_bytes().into());
-                            let form = Form::Quiet(value);
+                            let form = StoredValue::Uncontended(value);
                             node.state.meddle(key, Some((form, local + long)));
                         }
                         None => node.state.java_locks(key, b"java:1", long, local),

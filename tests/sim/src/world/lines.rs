@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use quorlock::sim::{Form, MemoryNode};
+use quorlock::sim::{MemoryNode, StoredValue};
 
 use super::line::{Bounds, Line, OTHERS, Who};
 use super::messages::HALF_OPEN;
@@ -193,7 +193,7 @@ impl Inner {
         // Keys live up to and including their last millisecond.
         let end = |at| state.clock.time(at) + MS;
         // For whom it is reserved, it votes.
-        let held = |form: &Form| form.holder(MemoryNode::time(local)).is_some();
+        let held = |form: &StoredValue| form.holder(MemoryNode::time(local)).is_some();
         let form = state.state.form(key, local);
         let readers = if form.is_some_and(|(form, _)| form.is_shared()) {
             readers_on(&state.state, &companions_of(key), local)

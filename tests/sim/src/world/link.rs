@@ -3,7 +3,9 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
+use quorlock::sim::{
+    Fault, Instant, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Wakers,
+};
 
 use super::events::{Answer, Event, Said};
 use super::messages::Subscription;
@@ -154,7 +156,7 @@ impl Link for SimLink {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quorlock::sim::admission::{Look, StepWatch};
-use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
+use quorlock::sim::admission::{Observation, StepWatch};
+use quorlock::sim::{
+    Cause, Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, RequestContext, Sink,
+};
 
 use super::events::{Answer, Event, Said};
 use super::failover::News;
@@ -32,6 +34,7 @@ pub(super) fn failed(sent: bool) -> Reply {
         text: "no answer".into(),
         sent,
         of_lock: false,
+        cause: Cause::Other,
     })
 }
 
@@ -42,6 +45,7 @@ pub(super) fn fault(kind: FaultKind, why: &str) -> Fault {
         text: why.into(),
         sent: false,
         of_lock: false,
+        cause: Cause::Other,
     }
 }
 
@@ -52,11 +56,12 @@ pub(super) fn not_ready(why: &str) -> Reply {
         text: why.into(),
         sent: true,
         of_lock: false,
+        cause: Cause::Other,
     })
 }
 
 /// Whom to tell that a request failed, and how.
-pub(super) type Told = (Arc<dyn Sink>, Ticket, Reply);
+pub(super) type Told = (Arc<dyn Sink>, RequestContext, Reply);
 
 /// Tells them; never while the world is borrowed.
 pub(super) fn tell(told: impl IntoIterator<Item = Told>) {
@@ -110,7 +115,7 @@ pub(super) struct Pair {
 
 pub(super) struct Open {
     pub(super) request: Request,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: RequestContext,
     /// Gone once it has been told.
     pub(super) sink: Option<Arc<dyn Sink>>,
     /// A release is sent again until this true time.
@@ -165,7 +170,7 @@ pub(super) struct Connection {
     pub(super) told: Option<(u64, Instant)>,
     pub(super) asked: Option<Instant>,
     /// What it shows of its set, and how often that was written.
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Observation>,
     pub(super) writes: u32,
     /// It waits for what other nodes show.
     pub(super) waits: bool,

@@ -44,7 +44,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Ticket, Value};
+use quorlock::sim::{
+    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, RequestContext, StoredValue, Value,
+};
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
@@ -199,7 +201,7 @@ impl Watch {
 /// What stands on a node before it carries a request out.
 pub(super) struct Seen {
     /// Under the lock's key, and the key's end.
-    form: Option<(Form, Instant)>,
+    form: Option<(StoredValue, Instant)>,
     /// What is counted.
     counted: u64,
     /// It is in quarantine, and that is minded.
@@ -220,13 +222,13 @@ pub(super) struct Seen {
 
 /// Until when what stands under a key holds the lock, or keeps it for a waiter: of a key
 /// with that end.
-pub(super) fn holds_until(form: &Form, end: Instant) -> Instant {
+pub(super) fn holds_until(form: &StoredValue, end: Instant) -> Instant {
     match form {
-        Form::Quiet(_) => end,
-        Form::Held { until, .. }
-        | Form::Kept { until, .. }
-        | Form::Free { until, .. }
-        | Form::Shared { until, .. } => end.min(Instant(until * 1000)),
+        StoredValue::Uncontended(_) => end,
+        StoredValue::Contended { until, .. }
+        | StoredValue::Kept { until, .. }
+        | StoredValue::Reserved { until, .. }
+        | StoredValue::Shared { until, .. } => end.min(Instant(until * 1000)),
     }
 }
 
@@ -497,8 +499,7 @@ impl World {
             let held = keys.keys(local);
             let held = held.filter(|(_, form, _)| form.holder(time).is_some());
             let readers = known().iter();
-            let readers =
-                readers.map(|lock| shared::readers_on(keys, &lock.companions, local).len());
+            let readers = readers.map(|lock| shared::readers_on(keys, &lock.aux, local).len());
             held.count() + readers.sum::<usize>()
         };
         inner.nodes.iter().map(living).sum()
@@ -648,7 +649,7 @@ impl Inner {
             apart: self.apart_from(node, request, local),
             slots,
             readers: if form.is_some_and(|(form, _)| form.is_shared()) {
-                shared::readers_on(state, &request.keys.companions, local)
+                shared::readers_on(state, &request.keys.aux, local)
             } else {
                 Vec::new()
             },
@@ -705,7 +706,7 @@ impl Inner {
 
     /// A reply has reached its client: enters it into the books.
     pub(super) fn confirm(&mut self, open: &Open, reply: &Reply) {
-        let Ticket {
+        let RequestContext {
             node,
             sent,
             deadline,

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Clock, Hint, Leaving, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Value, Waiter, Waits,
+    AfterRelease, Clock, Hint, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Value,
+    Waiter, Waits,
 };
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::plan::DRIFT;
@@ -57,7 +58,7 @@ impl Subscriber for Notes {
 struct Answer(Mutex<Option<Reply>>);
 
 impl Sink for Answer {
-    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
         *self.0.lock().unwrap() = Some(reply);
     }
     fn wanted(&self) -> bool {
@@ -90,10 +91,10 @@ impl Party {
             keys: keys_of(KEY, WAITS, None),
             value: Value(format!("{token:016x}{:024x}.", 0).into_bytes().into()),
             waiter,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: 0,
             sent: now,
             deadline,

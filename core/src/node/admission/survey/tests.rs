@@ -15,8 +15,8 @@ fn survey(expected: &Expected) -> Survey {
     Survey::new(expected.clone(), (0..expected.nodes).map(name).collect())
 }
 
-fn look(stored: &str) -> Look {
-    Look {
+fn look(stored: &str) -> Observation {
+    Observation {
         stored: (!stored.is_empty()).then(|| stored.to_owned()),
         run: Some("r".into()),
         newness: Newness::New,
@@ -25,17 +25,17 @@ fn look(stored: &str) -> Look {
     }
 }
 
-fn blank(newness: Newness) -> Look {
-    Look {
+fn blank(newness: Newness) -> Observation {
+    Observation {
         newness,
         ..look("")
     }
 }
 
 /// What is written in the end, and for how long the node is in quarantine.
-fn written(next: Next) -> (String, Duration) {
+fn written(next: Admission) -> (String, Duration) {
     match next {
-        Next::Write(record, quarantine) => (record.to_string(), quarantine),
+        Admission::Write(record, quarantine) => (record.to_string(), quarantine),
         other => panic!("{other:?}"),
     }
 }
@@ -43,15 +43,15 @@ fn written(next: Next) -> (String, Duration) {
 /// The whole way of a set of three blank nodes; returns their quarantines.
 fn found(expected: &Expected, newness: [Newness; 3]) -> [Duration; 3] {
     let survey = survey(expected);
-    assert_eq!(survey.look(0, &blank(newness[0]), "a"), Next::Wait);
-    assert_eq!(survey.look(1, &blank(newness[1]), "b"), Next::Wait);
+    assert_eq!(survey.look(0, &blank(newness[0]), "a"), Admission::Wait);
+    assert_eq!(survey.look(1, &blank(newness[1]), "b"), Admission::Wait);
     let mut looks = newness.map(blank);
     let quarantines = [2, 0, 1].map(|node| {
         let (pledge, quarantine) = written(survey.look(node, &looks[node], "n"));
         assert_eq!(pledge, "1 s 0 3 60000 n r on");
         looks[node].stored = Some(pledge);
         if node != 1 {
-            assert_eq!(survey.look(node, &looks[node], "x"), Next::Wait);
+            assert_eq!(survey.look(node, &looks[node], "x"), Admission::Wait);
         }
         quarantine
     });
@@ -62,7 +62,7 @@ fn found(expected: &Expected, newness: [Newness; 3]) -> [Duration; 3] {
             ("1 s 1 3 60000 n r on", Duration::ZERO)
         );
         looks[node].stored = Some(record);
-        assert_eq!(survey.look(node, &looks[node], "x"), Next::Admit);
+        assert_eq!(survey.look(node, &looks[node], "x"), Admission::Admit);
         assert!(survey.is_ours(node));
     }
     [quarantines[1], quarantines[2], quarantines[0]]
@@ -95,7 +95,7 @@ fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
             let survey = survey(&e);
             survey.look(0, &look(others), "x");
             survey.look(1, &look(others), "x");
-            let look = Look {
+            let look = Observation {
                 voted,
                 ..look(pledge)
             };
@@ -109,7 +109,7 @@ fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
 fn nothing_is_written_before_all_nodes_have_answered() {
     let survey = survey(&expected(3));
     survey.absent(2);
-    assert_eq!(survey.look(0, &look(""), "n"), Next::Wait);
+    assert_eq!(survey.look(0, &look(""), "n"), Admission::Wait);
     let why = survey.waits_for(0).unwrap();
     assert!(
         why.contains("founded once") && why.contains("node1, node2"),
@@ -117,7 +117,7 @@ fn nothing_is_written_before_all_nodes_have_answered() {
     );
     for node in [1, 0] {
         let next = survey.look(node, &look(""), "n");
-        let Next::Refuse(Refusal::Unfounded(why)) = next else {
+        let Admission::Refuse(Refusal::Unfounded(why)) = next else {
             panic!("{next:?}")
         };
         assert!(why.ends_with("no answer of node2"), "{why}");
@@ -128,7 +128,7 @@ fn nothing_is_written_before_all_nodes_have_answered() {
 fn nothing_is_written_beside_a_foreign_record() {
     let survey = survey(&expected(3));
     let next = survey.look(0, &look("1 s 1 1 60000 n r on"), "n");
-    let Next::Refuse(Refusal::Foreign(why)) = next else {
+    let Admission::Refuse(Refusal::Foreign(why)) = next else {
         panic!("{next:?}")
     };
     for words in [
@@ -141,16 +141,19 @@ fn nothing_is_written_beside_a_foreign_record() {
     for node in [1, 2, 1] {
         let next = survey.look(node, &look(""), "n");
         assert!(
-            matches!(&next, Next::Refuse(Refusal::Unfounded(why)) if why.contains("node0")),
+            matches!(&next, Admission::Refuse(Refusal::Unfounded(why)) if why.contains("node0")),
             "{next:?}"
         );
     }
     // Unreachable it is what it was; with the set's own record it is one.
     survey.absent(0);
-    assert!(matches!(survey.look(1, &look(""), "n"), Next::Refuse(_)));
+    assert!(matches!(
+        survey.look(1, &look(""), "n"),
+        Admission::Refuse(_)
+    ));
     assert_eq!(
         survey.look(0, &look("1 s 1 3 60000 n r on"), "n"),
-        Next::Admit
+        Admission::Admit
     );
     assert!(!written(survey.look(1, &look(""), "n")).1.is_zero());
 }
@@ -159,10 +162,10 @@ fn nothing_is_written_beside_a_foreign_record() {
 fn a_node_that_lost_its_record_is_given_it_with_a_quarantine() {
     let e = expected(3);
     let survey = survey(&e);
-    assert_eq!(survey.look(1, &look(""), "n"), Next::Wait);
+    assert_eq!(survey.look(1, &look(""), "n"), Admission::Wait);
     assert_eq!(
         survey.look(2, &look("1 s 4 3 60000 n r on"), "x"),
-        Next::Admit
+        Admission::Admit
     );
     let (record, quarantine) = written(survey.look(1, &look(""), "n"));
     assert_eq!(
@@ -171,7 +174,7 @@ fn a_node_that_lost_its_record_is_given_it_with_a_quarantine() {
     );
     // An earlier or later epoch is another set.
     let other = survey.look(0, &look("1 s 3 3 60000 n r on"), "x");
-    assert!(matches!(other, Next::Refuse(Refusal::Foreign(why)) if why.contains("epoch 3")));
+    assert!(matches!(other, Admission::Refuse(Refusal::Foreign(why)) if why.contains("epoch 3")));
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
         ..e.clone()
     };
     let next = |e: &Expected, stored: &str, run: Option<&str>, stepped| {
-        let look = Look {
+        let look = Observation {
             run: run.map(str::to_owned),
             stepped,
             ..look(stored)
@@ -191,17 +194,17 @@ fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
     };
     let on = "1 s 1 3 60000 n r on";
     let again = (on.to_owned(), e.quarantine);
-    assert_eq!(next(&e, on, Some("r"), false), Next::Admit);
-    assert_eq!(next(&e, on, None, false), Next::Admit);
+    assert_eq!(next(&e, on, Some("r"), false), Admission::Admit);
+    assert_eq!(next(&e, on, None, false), Admission::Admit);
     assert_eq!(written(next(&e, on, Some("r"), true)), again);
     let other = ("1 s 1 3 60000 n q on".to_owned(), e.quarantine);
     assert_eq!(written(next(&e, on, Some("q"), false)), other);
     // A guard is raised, and never lowered.
     let none = "1 s 1 3 60000 n - off";
     assert_eq!(written(next(&e, none, Some("r"), false)), again);
-    assert_eq!(next(&off, none, Some("r"), false), Next::Admit);
+    assert_eq!(next(&off, none, Some("r"), false), Admission::Admit);
     let lower = next(&off, on, Some("r"), false);
-    assert!(matches!(lower, Next::Refuse(Refusal::Foreign(why)) if why.contains("guard")));
+    assert!(matches!(lower, Admission::Refuse(Refusal::Foreign(why)) if why.contains("guard")));
 }
 
 #[test]
@@ -221,12 +224,14 @@ fn identity_is_checked_with_guard_and_without() {
         ] {
             // In whatever run it was written.
             for run in ["r", "q"] {
-                let look = Look {
+                let look = Observation {
                     run: Some(run.into()),
                     ..look(record)
                 };
                 match survey(&e).look(0, &look, "x") {
-                    Next::Refuse(Refusal::Foreign(why)) => assert!(why.contains(word), "{why}"),
+                    Admission::Refuse(Refusal::Foreign(why)) => {
+                        assert!(why.contains(word), "{why}")
+                    }
                     other => panic!("{record}: {other:?}"),
                 }
             }
@@ -259,7 +264,7 @@ proptest! {
                 seen[node] = Some(server.clone());
             }
             let stored = seen[node].clone().unwrap_or_default();
-            if let Next::Write(record, _) = survey.look(node, &look(&stored), "n") {
+            if let Admission::Write(record, _) = survey.look(node, &look(&stored), "n") {
                 // As the script does: only if it is still what was read.
                 if *server == stored {
                     *server = record.to_string();

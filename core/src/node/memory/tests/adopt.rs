@@ -31,7 +31,7 @@ fn the_vote_that_stands_is_taken_over_and_nothing_else() {
     assert!(fence(&second) > fence(&first));
     assert_eq!(
         stands(&node, 3).map(|(form, _)| form),
-        Some(Form::Quiet(value("b")))
+        Some(StoredValue::Uncontended(value("b")))
     );
     // Once; and whoever has it may ask again.
     assert_eq!(adopt(&mut node, "c", "a", 4), Reply::NotMine);
@@ -53,7 +53,7 @@ fn the_same_text_as_another_librarys_value_is_no_proof() {
         "!aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     ] {
         let mut node = MemoryNode::default();
-        let there = (Form::Quiet(value(foreign)), Instant::FAR);
+        let there = (StoredValue::Uncontended(value(foreign)), Instant::FAR);
         node.meddle(b"k", Some(there.clone()));
         assert_eq!(adopt(&mut node, "b", foreign, 0), Reply::NotMine);
         for repair in [Repair::No, Repair::Yes, Repair::InQuarantine { server: 0 }] {
@@ -111,7 +111,10 @@ fn what_was_taken_over_is_not_stored_anew() {
 fn what_a_plain_command_stores_behind_the_ban_is_no_vote() {
     let mut node = MemoryNode::default();
     assert_eq!(adopt(&mut node, "b", "a", 1), Reply::NotMine);
-    node.meddle(b"k", Some((Form::Quiet(value("a")), Instant::FAR)));
+    node.meddle(
+        b"k",
+        Some((StoredValue::Uncontended(value("a")), Instant::FAR)),
+    );
     assert_eq!(adopt(&mut node, "c", "a", 2), Reply::NotMine);
     // The later of the two bans ends at 52 ms.
     assert!(granted(&adopt(&mut node, "c", "a", 53)));

@@ -5,7 +5,7 @@ use super::*;
 /// Forces it out, banned for this many ms; returns the reply and who was told.
 fn force(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
-        leaving: Leaving::Forced(Duration::from_millis(long)),
+        leaving: AfterRelease::Forced(Duration::from_millis(long)),
         ..request(Op::Release, name)
     };
     let (answer, messages) = node.execute(&release, None, at(ms));
@@ -38,7 +38,10 @@ fn a_forced_vote_is_not_repaired() {
 #[test]
 fn another_librarys_value_is_forced_out_and_not_released() {
     let mut node = MemoryNode::default();
-    node.meddle(b"k", Some((Form::Quiet(value("!worker-7")), Instant::FAR)));
+    node.meddle(
+        b"k",
+        Some((StoredValue::Uncontended(value("!worker-7")), Instant::FAR)),
+    );
     assert_eq!(ask(&mut node, Op::Release, "!worker-7", 0), NOT_HELD);
     assert_eq!(force(&mut node, "!worker-8", 0, 50).0, NOT_HELD);
     assert!(stands(&node, 0).is_some());
@@ -130,7 +133,7 @@ fn what_is_kept_or_foreign_goes_too() {
     let mut node = MemoryNode::default();
     ask(&mut node, ACQUIRE, "a", 0);
     let keep = Request {
-        leaving: Leaving::TakenFor(Duration::from_millis(300)),
+        leaving: AfterRelease::TakenFor(Duration::from_millis(300)),
         ..request(Op::Release, "a")
     };
     node.execute(&keep, None, at(0)).0.unwrap();
@@ -138,7 +141,10 @@ fn what_is_kept_or_foreign_goes_too() {
     assert!(stands(&node, 1).is_some());
     assert_eq!(force(&mut node, "a", 1, 50).0, HELD);
     assert_eq!(stands(&node, 1), None);
-    node.meddle(b"k", Some((Form::Quiet(value("!theirs")), Instant::FAR)));
+    node.meddle(
+        b"k",
+        Some((StoredValue::Uncontended(value("!theirs")), Instant::FAR)),
+    );
     assert_eq!(force(&mut node, "!theirs", 2, 50).0, HELD);
     assert_eq!(stands(&node, 2), None);
 }

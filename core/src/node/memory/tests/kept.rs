@@ -5,15 +5,15 @@ use super::*;
 /// Gives it back, and has it stay taken for this many ms.
 fn keep(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
-        leaving: Leaving::TakenFor(Duration::from_millis(long)),
+        leaving: AfterRelease::TakenFor(Duration::from_millis(long)),
         ..request(Op::Release, name)
     };
     let (answer, messages) = node.execute(&release, None, at(ms));
     (answer.unwrap(), messages.len())
 }
 
-fn kept(name: &str, ms: u64) -> Form {
-    Form::Kept {
+fn kept(name: &str, ms: u64) -> StoredValue {
+    StoredValue::Kept {
         until: START + ms * 1000,
         value: value(name),
     }
@@ -77,13 +77,13 @@ fn it_is_kept_where_it_has_no_vote_and_nobody_else_has() {
     assert_eq!(keep(&mut node, "a", 1, 300).0, another);
     assert_eq!(
         stands(&node, 1).map(|(form, _)| form),
-        Some(Form::Quiet(value("b")))
+        Some(StoredValue::Uncontended(value("b")))
     );
     // A release without a value keeps nothing.
     let mut node = MemoryNode::default();
     let request = Request {
         value: Value(Arc::default()),
-        leaving: Leaving::TakenFor(Duration::from_millis(300)),
+        leaving: AfterRelease::TakenFor(Duration::from_millis(300)),
         ..request(Op::Release, "a")
     };
     assert_eq!(node.execute(&request, None, at(1)).0.unwrap(), another);

@@ -21,7 +21,7 @@ fn share(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (Re
 
 /// Until when each shares the lock, in ms.
 fn readers(node: &MemoryNode, ms: u64) -> Vec<u64> {
-    let key = request(SHARE, "a").keys.companions.shared();
+    let key = request(SHARE, "a").keys.aux.shared();
     let readers = node.readers(&key, at(ms));
     let ends = readers.into_iter().flat_map(|r| r.votes.values());
     ends.map(|until| (until - START) / 1000).collect()
@@ -345,7 +345,7 @@ fn a_reader_that_was_forced_out_stays_out() {
     let mut node = listening(0);
     assert!(granted(&share(&mut node, 0, SHARE, "a", 0).0));
     let out = Request {
-        leaving: Leaving::Forced(Duration::from_millis(50)),
+        leaving: AfterRelease::Forced(Duration::from_millis(50)),
         ..request(Op::Release, "a")
     };
     node.execute(&out, None, at(10)).0.unwrap();

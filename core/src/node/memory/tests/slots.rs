@@ -10,10 +10,10 @@ const LOOK: Op = acquire(0, false, 1);
 const WAIT: Op = acquire(0, true, 1);
 
 fn any_slot() -> Keys {
-    let (lock, companions) = semaphore("l:", b"l:{k}");
+    let (lock, aux) = semaphore("l:", b"l:{k}");
     Keys {
         lock: lock.into(),
-        companions,
+        aux,
         mode: Mode::AnySlot(SLOTS),
         ..(*request(LOOK, "").keys).clone()
     }
@@ -99,7 +99,7 @@ fn who_is_first_is_called_for_the_slot_that_is_free() {
     for slot in 0..SLOTS {
         let key = any_slot().of_slot(slot).lock;
         let form = node.form(&key, at(1)).unwrap().0;
-        assert!(matches!(form, Form::Held { .. }), "{form:?}");
+        assert!(matches!(form, StoredValue::Contended { .. }), "{form:?}");
     }
     assert_eq!(of(&mut node, 1, 0, Op::Release, "b", 1).1, hint(1, 1));
     // It is for that one alone, whoever asks.
@@ -121,7 +121,7 @@ fn who_goes_leaves_its_slot_to_the_next() {
     assert_eq!(gone, (Reply::Released { held: false }, Vec::new()));
     // Nobody is left, and the slot is as it was before anybody waited.
     assert!(node.form(&any_slot().of_slot(1).lock, at(4)).is_none());
-    let line = node.lines.get(any_slot().companions.queue());
+    let line = node.lines.get(any_slot().aux.queue());
     assert!(line.is_none_or(|line| !line.lives(at(4))));
     assert_eq!(choose(&mut node, 0, LOOK, 4), chosen(1));
 }

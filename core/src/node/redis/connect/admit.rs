@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::greet::{count, has_voted};
+use super::greet::has_voted;
+use super::hello::count;
 use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, unmoved};
 use super::target::Target;
 use crate::event::event;
-use crate::node::admission::{Cause, Gate, Look, Next, Record, Refusal};
+use crate::node::admission::{Admission, Gate, Observation, QuarantineCause, Record, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, resp, script};
@@ -22,7 +23,7 @@ use crate::node::{Fault, FaultKind};
 const WRITES: u32 = 6;
 
 /// Of a node.
-pub(super) struct Keys<'a> {
+pub(super) struct RecordKeys<'a> {
     pub(super) record: &'a [u8],
     /// Without it there is no quarantine: each part of the node has its own.
     pub(super) quarantine: Option<&'a [u8]>,
@@ -30,10 +31,10 @@ pub(super) struct Keys<'a> {
     pub(super) stays: bool,
 }
 
-impl Keys<'_> {
+impl RecordKeys<'_> {
     /// Of a node that is one server.
-    pub(super) fn of(gate: &Gate) -> Keys<'_> {
-        Keys {
+    pub(super) fn of(gate: &Gate) -> RecordKeys<'_> {
+        RecordKeys {
             record: &gate.record_key,
             quarantine: Some(&gate.quarantine_key),
             stays: true,
@@ -47,10 +48,10 @@ impl Keys<'_> {
 pub(super) async fn admit(
     target: &Target,
     wire: &mut Wire,
-    look: &mut Look,
-    keys: Keys<'_>,
+    look: &mut Observation,
+    keys: RecordKeys<'_>,
 ) -> Result<String, Fault> {
-    let Keys {
+    let RecordKeys {
         record: record_key,
         quarantine: quarantine_key,
         stays,
@@ -61,28 +62,28 @@ pub(super) async fn admit(
     loop {
         let seen = gate.survey.changes();
         match gate.survey.look(target.node, look, &fresh) {
-            Next::Refuse(Refusal::Foreign(why)) => {
+            Admission::Refuse(Refusal::Foreign(why)) => {
                 return Err(Fault::new(FaultKind::Foreign, why, true));
             }
-            Next::Refuse(Refusal::Unfounded(why)) => {
+            Admission::Refuse(Refusal::Unfounded(why)) => {
                 return Err(Fault::new(FaultKind::Unfounded, why, true));
             }
-            Next::Wait | Next::Write(..) if !stays => {
+            Admission::Wait | Admission::Write(..) if !stays => {
                 return Err(not_ready("the hash slot of its record is being moved"));
             }
-            Next::Wait => {
+            Admission::Wait => {
                 change(target, seen).await;
                 if quarantine_key.is_none() {
                     // It may have been another part of the same node that has written it.
                     look.stored = read_record(target, wire).await?;
                 }
             }
-            Next::Admit => break,
-            Next::Write(..) if writes == WRITES => {
+            Admission::Admit => break,
+            Admission::Write(..) if writes == WRITES => {
                 let why = "its record changes again and again";
                 return Err(Fault::new(FaultKind::NotReady, why, true));
             }
-            Next::Write(record, quarantine) => {
+            Admission::Write(record, quarantine) => {
                 writes += 1;
                 let quarantine = quarantine_key.map_or(Duration::ZERO, |_| quarantine);
                 let keys = [record_key, quarantine_key.unwrap_or(record_key)];
@@ -131,28 +132,28 @@ pub(super) fn record_in(gate: &Gate, reply: Option<Resp>) -> Result<Option<Strin
 /// Waits until a node shows something new, if none has since `seen` was counted.
 async fn change(target: &Target, seen: u64) {
     /// Gives the place back also where the wait is given up.
-    struct Parked<'a>(&'a Target, Option<u64>);
-    impl Drop for Parked<'_> {
+    struct ParkedRecord<'a>(&'a Target, Option<u64>);
+    impl Drop for ParkedRecord<'_> {
         fn drop(&mut self) {
             self.0.gate.survey.leave(self.0.node, self.1);
         }
     }
-    let mut parked = Parked(target, None);
+    let mut parked = ParkedRecord(target, None);
     poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
 }
 
 /// Why a node with this look may have lost votes.
-fn cause(target: &Target, look: &Look) -> Cause {
+fn cause(target: &Target, look: &Observation) -> QuarantineCause {
     let record = look.stored.as_deref().and_then(Record::parse);
     match record.is_some_and(|record| !record.is_pledge()) {
-        false => Cause::New,
-        true if look.stepped => Cause::Clock,
-        true if target.address.fails_over() => Cause::Promoted,
-        true => Cause::Restarted,
+        false => QuarantineCause::New,
+        true if look.stepped => QuarantineCause::Clock,
+        true if target.address.fails_over() => QuarantineCause::Promoted,
+        true => QuarantineCause::Restarted,
     }
 }
 
-pub(super) fn tell_quarantine(target: &Target, quarantine: Duration, why: Cause) {
+pub(super) fn tell_quarantine(target: &Target, quarantine: Duration, why: QuarantineCause) {
     if quarantine.is_zero() {
         return;
     }
@@ -179,14 +180,14 @@ pub(super) async fn write_record(
     keys: [&[u8]; 2],
     old: &str,
     new: &str,
-    quarantine: (Duration, Cause),
+    quarantine: (Duration, QuarantineCause),
 ) -> Result<Option<String>, Fault> {
     let written = write(target, wire, keys, (old, new), quarantine, false).await?;
     Ok(written.other)
 }
 
 /// What came of writing a record.
-struct Written {
+struct RecordWrite {
     /// Another stood there.
     other: Option<String>,
     /// What the server has carried out by then.
@@ -199,9 +200,9 @@ async fn write(
     wire: &mut Wire,
     keys: [&[u8]; 2],
     (old, new): (&str, &str),
-    (quarantine, cause): (Duration, Cause),
+    (quarantine, cause): (Duration, QuarantineCause),
     counts: bool,
-) -> Result<Written, Fault> {
+) -> Result<RecordWrite, Fault> {
     let quarantine = (quarantine, cause.word());
     let mut commands = vec![script::init_command(keys, old, new, quarantine)];
     commands.extend(counts.then(count));
@@ -213,5 +214,5 @@ async fn write(
     };
     let reply = replies.pop().ok_or_else(replies::unexpected)?;
     let other = replies::init_outcome(&good(unmoved(target, reply)?)?)?;
-    Ok(Written { other, counts })
+    Ok(RecordWrite { other, counts })
 }

@@ -31,13 +31,13 @@ const STEPS: u32 = 4;
 const MORE: Duration = Duration::from_millis(50);
 
 /// The `run` of a master; `None` where that was not to be had.
-type Asked<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
+type RunQuery<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
 /// The other addresses of a name.
 pub(super) struct Others<'a> {
     clock: &'a Arc<dyn Clock>,
     begun: Instant,
-    asked: Vec<(SocketAddr, Asked<'a>)>,
+    asked: Vec<(SocketAddr, RunQuery<'a>)>,
     told: Vec<(SocketAddr, String)>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Others<'a> {
             clock: &target.gate.clock,
             begun: target.gate.clock.now(),
             asked: others
-                .map(|at| (at, Box::pin(run_at(target, endpoint, at)) as Asked<'a>))
+                .map(|at| (at, Box::pin(run_at(target, endpoint, at)) as RunQuery<'a>))
                 .collect(),
             told: Vec::new(),
         }

@@ -7,7 +7,7 @@ use super::talk::{exchange, login, within};
 use super::target::Target;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 
@@ -34,8 +34,8 @@ pub(super) async fn is_over_now(target: &Target, endpoint: &Endpoint) -> bool {
 async fn look(target: &Target, endpoint: &Endpoint) -> Result<bool, Fault> {
     let stream = match target.dial.dial(endpoint).await {
         Ok(stream) => stream,
-        Err(Undialled::Refused(_)) => return Ok(true),
-        Err(Undialled::Other(fault)) => return Err(fault),
+        Err(DialError::Refused(_)) => return Ok(true),
+        Err(DialError::Other(fault)) => return Err(fault),
     };
     let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let mut commands = login(&target.address);

@@ -6,27 +6,29 @@ use redis::Value as Resp;
 
 use super::alike::Others;
 use super::degraded;
+use super::hello::{Hello, Questions, count, unanswered};
 use super::locate::locate;
 use super::prepare::permitted;
-use super::talk::{CLOSED, exchange, exchange_long, good, login, refused};
+use super::talk::{exchange, exchange_long, good, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
-    Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning, may_have_voted,
+    Gate, Info, Newness, Observation, PromotionHistory, Record, Rejection, UnsupportedServer,
+    beginning, may_have_voted,
 };
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 use crate::node::redis::replies::{self, text};
+use crate::node::redis::resp;
 use crate::node::redis::wire::Wire;
-use crate::node::redis::{resp, server_error};
-use crate::node::{Fault, FaultKind, Server};
+use crate::node::{Cause, Fault, FaultKind, Server};
 
 /// What a node's clock was, by its own word: before anything was written there,
 /// so that a step which ends a quarantine too early comes after it.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct ServerTime {
     /// The node's `TIME`, in µs.
     pub(crate) time: u64,
     /// Moments before it was asked, and after it had answered.
@@ -35,16 +37,16 @@ pub(crate) struct Told {
 }
 
 /// A connection to a server that may or may not be a node.
-pub(super) struct Greeted {
+pub(super) struct Greeting {
     pub(super) wire: Wire,
-    pub(super) look: Look,
-    /// Which one it is: see [`Ticket::server`](crate::node::Ticket::server).
+    pub(super) look: Observation,
+    /// Which one it is: see [`RequestContext::server`](crate::node::RequestContext::server).
     pub(super) server: u64,
     /// Where it is.
     pub(super) endpoint: Endpoint,
     /// Where it stands in the order of masters.
-    pub(super) reign: Reign,
-    pub(super) time: Told,
+    pub(super) promotions: PromotionHistory,
+    pub(super) time: ServerTime,
     /// What it says of itself.
     pub(super) about: Server,
     /// It sends pushes.
@@ -53,7 +55,7 @@ pub(super) struct Greeted {
 
 /// Dials, authenticates, asks for pushes, and looks at the node. One that does
 /// not come so far is absent, to the others.
-pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> {
+pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let greeted = say_hello(target, how).await;
     if greeted.is_err() && target.routes.is_none() {
         target.gate.survey.absent(target.node);
@@ -61,7 +63,7 @@ pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> 
     greeted.map_err(|fault| target.address.quiet(fault))
 }
 
-async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
+async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let address = &target.address;
     target.located.has_come(None, false);
     let (endpoint, sentinel) = locate(target).await?;
@@ -77,49 +79,42 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     target.located.has_come(Some(&endpoint), true);
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
-    let commands = greeting(target, how);
+    let questions = Questions::of(target, how);
     let clock = &target.gate.clock;
     let asked = clock.now();
+    let commands = questions.commands();
     let answers = exchange_long(&mut wire, &commands, resp::COUNTS);
     let answers = others.beside(answers).await;
-    let mut answers = answers.map_err(unanswered)?;
+    let answers = answers.map_err(unanswered)?;
     let at = clock.now();
-    let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
-    let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
-    let time = answers.pop();
-    let counts = if counts_too(target, how) {
-        answers.pop().map(|reply| text(&reply))
-    } else {
-        None
-    };
-    let record = match target.routes {
-        None => answers.pop(),
-        Some(_) => None,
-    };
-    let info = take_info(&mut answers);
+    let hello = Hello::read(&questions, answers);
     // Before the password, which a sentinel refuses where it has none.
-    let stranger = stranger(info.as_ref());
-    let clustered = stranger == Some(Stranger::Clustered);
-    if let Some(stranger) = stranger.filter(|_| !(clustered && target.routes.is_some())) {
-        return Err(refused(stranger.sentence().into()));
+    let in_place =
+        |kind: &UnsupportedServer| *kind == UnsupportedServer::Clustered && target.routes.is_some();
+    if let Some(kind) = hello.unsupported().filter(|kind| !in_place(kind)) {
+        return Err(unsupported(kind));
     }
+    let info = hello.info();
     // Then the password: without it nothing else is permitted.
-    for reply in answers {
-        permitted(&target.gate, "select", reply)?;
+    for (command, reply) in [("auth", hello.login), ("select", hello.select)] {
+        reply
+            .map(|reply| permitted(&target.gate, command, reply))
+            .transpose()?;
     }
+    let record = hello.record;
     let record = record.map(|reply| permitted(&target.gate, "get", reply));
     let record = record.transpose()?;
-    let time = time.map(|reply| permitted(&target.gate, "time", reply));
-    let time = match time.transpose()? {
-        Some(Resp::Array(parts)) => replies::time(&parts).ok_or_else(|| replies::no_time(&parts)),
+    let time = match permitted(&target.gate, "time", hello.time)? {
+        Resp::Array(parts) => replies::time(&parts).ok_or_else(|| replies::no_time(&parts)),
         _ => Err(replies::unexpected()),
     };
-    let time = Told {
+    let time = ServerTime {
         time: time?,
         asked,
         at,
     };
-    let info = info_of(target, info)?;
+    let (own_address, counts, resp3) = (hello.own_address, hello.counts, hello.resp3);
+    let info = info_of(target, info?);
     let info = match &target.routes {
         None => info,
         Some(_) => info.of_shard().map_err(refused)?,
@@ -128,7 +123,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     match info.unfit_as(target.gate.accept_eviction) {
         None => {}
         // Sentinels that still name it, or an address that leads to the next master soon.
-        Some((Unfit::Replica, why))
+        Some((Rejection::Replica, why))
             if (address.fails_over() || how.reached || target.routes.is_some()) =>
         {
             target.located.pass(sentinel);
@@ -167,8 +162,8 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         ),
         Some(_) => (Newness::Used, false),
     };
-    Ok(Greeted {
-        look: Look {
+    Ok(Greeting {
+        look: Observation {
             stored: record,
             run: run.map(|run| beginning(run).to_owned()),
             newness,
@@ -188,10 +183,15 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             certificate_expires: wire.certificate_expires(),
         },
         wire,
-        reign: info.reign,
+        promotions: info.promotions,
         time,
         resp3,
     })
+}
+
+/// The fault of a server that can be no node.
+pub(super) fn unsupported(kind: UnsupportedServer) -> Fault {
+    refused(kind.sentence().into()).because(Cause::Unsupported(kind))
 }
 
 /// The fault of a server that sentinels have named, which says so.
@@ -216,112 +216,28 @@ pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> S
 /// Why there is no stream. Where nobody has named a node, and none listens at the
 /// default one, waiting helps nobody: a server is still to be started, or named. One
 /// that was there before is only restarting.
-pub(super) fn fault_of(undialled: Undialled, address: &Address, how: &How) -> Fault {
+pub(super) fn fault_of(undialled: DialError, address: &Address, how: &How) -> Fault {
     match (undialled, address.origin) {
-        (Undialled::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
+        (DialError::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
             "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \
              valkey/valkey`), or name the nodes, as an option of the client or in {variable}"
         )),
-        (Undialled::Refused(fault) | Undialled::Other(fault), _) => fault,
+        (DialError::Refused(fault) | DialError::Other(fault), _) => fault,
     }
 }
 
-/// The sections of `INFO` in which a server says what it is, the one by which it is known first.
-/// All of it may be of any length, for some sections grow with what anybody does there, such as
-/// the first words of errors (`errorstats`). Redis before 7.0 takes one section at a time.
-const SECTIONS: [&str; 5] = ["server", "memory", "stats", "cluster", "replication"];
-
-/// Takes the answers to [`SECTIONS`] from the end of `answers`, as one; `None` where there are
-/// none.
-pub(super) fn take_info(answers: &mut Vec<Resp>) -> Option<Resp> {
-    let sections = answers.split_off(answers.len().checked_sub(SECTIONS.len())?);
-    let mut said = String::new();
-    for (section, answer) in SECTIONS.iter().zip(sections) {
-        match &answer {
-            // A server that has no such section may say that so; one that knows no `INFO`, or
-            // does not permit it, says that of each.
-            Resp::ServerError(error) if *section != SECTIONS[0] && error.code() == "ERR" => {}
-            Resp::ServerError(_) => return Some(answer),
-            answer => {
-                said.push_str(&text(answer));
-                said.push_str("\r\n");
-            }
-        }
+/// What the server said of itself. One whose user may not ask for that is taken without: what
+/// that costs is logged.
+fn info_of(target: &Target, said: Option<String>) -> Info {
+    if said.is_none() {
+        (target.gate.warn)(event!(
+            "node_without_info",
+            "the node {node} does not answer INFO: a restart shows by its record alone, a \
+             replica and an eviction policy not at all (add `+info` to its user's ACL)",
+            node = target.address.shown,
+        ));
     }
-    Some(Resp::BulkString(said.into_bytes()))
-}
-
-/// Whether a server is asked at once what it has carried out, which matters where it has no
-/// record: one that was not met yet.
-pub(super) fn counts_too(target: &Target, how: &How) -> bool {
-    target.routes.is_none() && !how.reached
-}
-
-/// What a server is asked before anything is done there.
-pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
-    let address = &target.address;
-    let mut commands = login(address);
-    if address.db != 0 {
-        commands.push(redis::cmd("SELECT").arg(address.db).take());
-    }
-    commands.extend(SECTIONS.map(|section| redis::cmd("INFO").arg(section).take()));
-    if target.routes.is_none() {
-        commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
-    }
-    if counts_too(target, how) {
-        commands.push(count());
-    }
-    commands.push(redis::cmd("TIME"));
-    commands.push(redis::cmd("CLIENT").arg("INFO").take());
-    if how.subscribe {
-        // Last, for servers that do not know it, and so that the replies before
-        // it look the same with it and without.
-        commands.push(redis::cmd("HELLO").arg(3).take());
-    }
-    commands
-}
-
-/// Of which kind a server is that can be no node, by what it answers to `INFO`.
-pub(super) fn stranger(info: Option<&Resp>) -> Option<Stranger> {
-    match info? {
-        Resp::ServerError(error) => {
-            Stranger::in_error(error.code(), error.details().unwrap_or_default())
-        }
-        said => Info::parse(&text(said)).stranger(),
-    }
-}
-
-/// Why the first words went unanswered. What closes the connection at once may be on its way
-/// down; or it speaks TLS, or is a proxy that does so at a command that it does not know.
-pub(super) fn unanswered(fault: Fault) -> Fault {
-    match &*fault.text {
-        closed if closed == CLOSED || closed.contains("reset by peer") => Fault::new(
-            fault.kind,
-            format!(
-                "{CLOSED} before it answered INFO, as a TLS port does to redis:// (write \
-                 rediss://), and a proxy that does not know INFO (twemproxy)"
-            ),
-            fault.sent,
-        ),
-        _ => fault,
-    }
-}
-
-/// What the server said of itself, where its user may ask for that.
-fn info_of(target: &Target, reply: Option<Resp>) -> Result<Info, Fault> {
-    match reply {
-        Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
-            (target.gate.warn)(event!(
-                "node_without_info",
-                "the node {node} does not answer INFO: a restart shows by its record alone, a \
-                 replica and an eviction policy not at all (add `+info` to its user's ACL)",
-                node = target.address.shown,
-            ));
-            Ok(Info::default())
-        }
-        Some(reply) => Ok(Info::parse(&text(&good(reply)?))),
-        None => Ok(Info::default()),
-    }
+    said.map_or_else(Info::default, |said| Info::parse(&said))
 }
 
 /// What the node may have lost, if it has no `record` or a pledge.
@@ -365,11 +281,6 @@ fn is_pledge(record: Option<&str>) -> bool {
     record.is_some_and(|record| record.is_pledge())
 }
 
-/// Asks how often a server has carried out which commands.
-pub(super) fn count() -> redis::Cmd {
-    redis::cmd("INFO").arg("commandstats").take()
-}
-
 /// What it has said to that, behind its record; or says now.
 async fn counted(wire: &mut Wire, counts: Option<&str>) -> Result<String, Fault> {
     match counts {
@@ -382,14 +293,6 @@ async fn counted(wire: &mut Wire, counts: Option<&str>) -> Result<String, Fault>
 pub(super) async fn commandstats(wire: &mut Wire) -> Result<String, Fault> {
     let stats = exchange_long(wire, &[count()], resp::COUNTS).await?.pop();
     Ok(stats.map(|reply| text(&reply)).unwrap_or_default())
-}
-
-/// The hash of the address in `CLIENT INFO` at which the server itself has
-/// this connection; 0 if it does not tell.
-pub(super) fn own_address(client_info: &str) -> u64 {
-    let mut words = client_info.split_ascii_whitespace();
-    let address = words.find_map(|word| word.strip_prefix("laddr="));
-    address.map_or(0, |address| fnv1a(address.as_bytes()))
 }
 
 /// How much longer the node is in quarantine.

@@ -13,7 +13,7 @@ use super::talk::{exchange, within};
 use super::target::Target;
 use crate::foreign;
 use crate::node::address::{Endpoint, Sentinels, shown};
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 use crate::node::redis::replies::text;
 use crate::node::redis::resp::number;
 use crate::node::redis::server_error;
@@ -66,7 +66,7 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
                 "no sentinel says where the master `{master}` is: {}{others}",
                 away.text
             );
-            Fault::new(FaultKind::Unreachable, text, false)
+            Fault::new(FaultKind::Unreachable, text, false).because(away.cause)
         }
     })
 }
@@ -164,7 +164,7 @@ pub(crate) async fn say(
     commands.push(command);
     let work = async {
         let stream = target.dial.dial(host).await.map_err(|undialled| {
-            let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
+            let (DialError::Refused(fault) | DialError::Other(fault)) = undialled;
             fault
         })?;
         let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
@@ -188,7 +188,9 @@ pub(crate) async fn say(
 
 /// What a sentinel's error means.
 fn refusal(shown: &str, error: &redis::ServerError) -> Fault {
-    let said = server_error::fault_of(error.code(), error.details()).text;
+    let Fault {
+        cause, text: said, ..
+    } = server_error::fault_of(error.code(), error.details());
     let why = match error.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => format!(
             "the sentinel {shown} wants another user or password: write them into the URL, \
@@ -196,7 +198,7 @@ fn refusal(shown: &str, error: &redis::ServerError) -> Fault {
         ),
         _ => format!("the sentinel {shown} does not serve as one: {said}"),
     };
-    Fault::new(FaultKind::Misconfigured, why, false)
+    Fault::new(FaultKind::Misconfigured, why, false).because(cause)
 }
 
 fn no_sentinel(sentinels: &Sentinels, place: usize) -> Fault {

@@ -13,33 +13,31 @@ use super::alike::Others;
 use super::census::{Census, census};
 use super::cluster;
 use super::degraded::is_runless;
-use super::greet::{
-    commandstats, counts_too, fault_of, greeting, named, own_address, quarantine_left, stranger,
-    take_info, unanswered,
-};
+use super::greet::{commandstats, fault_of, named, quarantine_left, unsupported};
+use super::hello::{Hello, Questions, unanswered};
 use super::locate::{disagreement, locate};
 use super::nested::nested;
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
-use super::trial::{Tried, trial};
+use super::trial::{TrialResult, trial};
 use crate::node::address::Endpoint;
-use crate::node::admission::{Cause, Info, Newness, Record, Server, Stranger, Unfit};
-use crate::node::redis::native::Delete;
+use crate::node::admission::{
+    DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, Server,
+};
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
 use crate::node::redis::script::Guard;
-use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
 use crate::node::time::NodeTime;
-use crate::node::{Fault, FaultKind};
+use crate::node::{Cause, Fault, FaultKind};
 
 /// This many round trips are measured.
 const ROUND_TRIPS: usize = 5;
 
 /// Where a look came to its end, and why.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum Obstacle {
     /// There is no stream to it, or it does not answer.
     Unreached(Fault),
     /// TLS is not as it should be.
@@ -57,45 +55,45 @@ pub(crate) enum Stopped {
     /// Its name leads to several servers.
     Several(Fault),
     /// It is no server that may vote.
-    Unfit(Unfit, String),
+    Rejected(Rejection, String),
 }
 
-impl Stopped {
+impl Obstacle {
     /// What came in the way, where that has a text of the server's.
     pub(crate) fn fault(&self) -> Option<&Fault> {
         match self {
-            Stopped::Unreached(fault)
-            | Stopped::Tls(fault)
-            | Stopped::Unnamed(fault)
-            | Stopped::Refused(fault)
-            | Stopped::Lacks(fault)
-            | Stopped::NoVote(fault)
-            | Stopped::Clock(fault)
-            | Stopped::Several(fault) => Some(fault),
-            Stopped::Unfit(..) => None,
+            Obstacle::Unreached(fault)
+            | Obstacle::Tls(fault)
+            | Obstacle::Unnamed(fault)
+            | Obstacle::Refused(fault)
+            | Obstacle::Lacks(fault)
+            | Obstacle::NoVote(fault)
+            | Obstacle::Clock(fault)
+            | Obstacle::Several(fault) => Some(fault),
+            Obstacle::Rejected(..) => None,
         }
     }
 
     /// The same in other words.
-    fn told(self, say: impl Fn(Fault) -> Fault) -> Stopped {
+    fn told(self, say: impl Fn(Fault) -> Fault) -> Obstacle {
         match self {
-            Stopped::Unreached(fault) => Stopped::Unreached(say(fault)),
-            Stopped::Tls(fault) => Stopped::Tls(say(fault)),
-            Stopped::Unnamed(fault) => Stopped::Unnamed(say(fault)),
-            Stopped::Refused(fault) => Stopped::Refused(say(fault)),
-            Stopped::Lacks(fault) => Stopped::Lacks(say(fault)),
-            Stopped::NoVote(fault) => Stopped::NoVote(say(fault)),
-            Stopped::Clock(fault) => Stopped::Clock(say(fault)),
-            Stopped::Several(fault) => Stopped::Several(say(fault)),
-            unfit @ Stopped::Unfit(..) => unfit,
+            Obstacle::Unreached(fault) => Obstacle::Unreached(say(fault)),
+            Obstacle::Tls(fault) => Obstacle::Tls(say(fault)),
+            Obstacle::Unnamed(fault) => Obstacle::Unnamed(say(fault)),
+            Obstacle::Refused(fault) => Obstacle::Refused(say(fault)),
+            Obstacle::Lacks(fault) => Obstacle::Lacks(say(fault)),
+            Obstacle::NoVote(fault) => Obstacle::NoVote(say(fault)),
+            Obstacle::Clock(fault) => Obstacle::Clock(say(fault)),
+            Obstacle::Several(fault) => Obstacle::Several(say(fault)),
+            unfit @ Obstacle::Rejected(..) => unfit,
         }
     }
 }
 
 /// What a look has seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
-    pub(crate) stopped: Option<Stopped>,
+pub(crate) struct Diagnosis {
+    pub(crate) stopped: Option<Obstacle>,
     pub(crate) server: Server,
     /// It does not answer `INFO`.
     pub(crate) info_lacks: bool,
@@ -118,9 +116,9 @@ pub(crate) struct Looked {
     pub(crate) newness: Option<Newness>,
     pub(crate) quarantine: Duration,
     /// Why it is in quarantine, as the client has said that began it.
-    pub(crate) cause: Option<Cause>,
+    pub(crate) cause: Option<QuarantineCause>,
     /// How votes are deleted by their value.
-    pub(crate) delete: Option<Delete>,
+    pub(crate) delete: Option<DeleteByValue>,
     /// Messages to waiters get through; `None`: that was not tried.
     pub(crate) heard: Option<bool>,
     /// Who and what else is there.
@@ -133,33 +131,33 @@ pub(crate) struct Looked {
     pub(crate) nested: BTreeSet<Vec<u8>>,
 }
 
-impl Looked {
+impl Diagnosis {
     /// Notes what came of a trial vote.
-    fn vote(&mut self, tried: Result<Tried, Fault>) -> Result<(), Stopped> {
+    fn vote(&mut self, tried: Result<TrialResult, Fault>) -> Result<(), Obstacle> {
         match tried {
-            Ok(Tried::Votes) => Ok(()),
-            Ok(Tried::Quarantined(left)) => {
+            Ok(TrialResult::Votes) => Ok(()),
+            Ok(TrialResult::Quarantined(left)) => {
                 self.quarantine = self.quarantine.max(left);
                 Ok(())
             }
             Err(fault) if fault.kind == FaultKind::Misconfigured => Err(refused_or_lacks(fault)),
-            Err(fault) => Err(Stopped::NoVote(fault)),
+            Err(fault) => Err(Obstacle::NoVote(fault)),
         }
     }
 }
 
 /// Looks at a node for at most this long. What was seen until then is told.
-pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
+pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
     let clock = &target.gate.clock;
     let mut timer = clock.sleep_until(clock.now() + most);
-    let mut looked = Looked::default();
+    let mut looked = Diagnosis::default();
     let stopped = {
         let mut work = pin!(see(target, &mut looked));
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Pending => timer.as_mut().poll(cx).map(|()| {
                 let lacks = target.located.attempt().lacks();
                 let why = format!("no end of what it was asked within {most:?}: {lacks}");
-                Err(Stopped::Unreached(Fault::new(
+                Err(Obstacle::Unreached(Fault::new(
                     FaultKind::Timeout,
                     why,
                     true,
@@ -182,7 +180,7 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
     looked
 }
 
-async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
+async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let (gate, address) = (&target.gate, &target.address);
     let how = How {
         subscribe: true,
@@ -192,75 +190,62 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         return see_cluster(target, looked).await;
     }
     let (endpoint, by) = locate(target).await.map_err(|fault| match fault.kind {
-        FaultKind::Misconfigured => Stopped::Unnamed(fault),
-        _ => Stopped::Unreached(fault),
+        FaultKind::Misconfigured => Obstacle::Unnamed(fault),
+        _ => Obstacle::Unreached(fault),
     })?;
     looked.masters = disagreement(target, by, &endpoint).await;
     target.located.has_come(Some(&endpoint), false);
     let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
-        fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
-        fault => Stopped::Unreached(fault),
+        fault if fault.cause == Cause::Tls => Obstacle::Tls(fault),
+        fault => Obstacle::Unreached(fault),
     })?;
     target.located.has_come(Some(&endpoint), true);
     looked.certificate_expires = stream.certificate_expires();
     let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
-    let greeting = greeting(target, &how);
-    let mut answers = others
-        .beside(exchange_long(&mut wire, &greeting, resp::COUNTS))
+    let questions = Questions::of(target, &how);
+    let answers = others
+        .beside(exchange_long(
+            &mut wire,
+            &questions.commands(),
+            resp::COUNTS,
+        ))
         .await
         .map_err(|fault| match fault.kind {
-            FaultKind::Misconfigured => Stopped::Tls(fault),
-            _ => Stopped::Unreached(unanswered(fault)),
+            FaultKind::Misconfigured => Obstacle::Tls(fault),
+            _ => Obstacle::Unreached(unanswered(fault)),
         })?;
-    let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
-    let client_info = answers.pop().map(|reply| text(&reply));
-    looked.placeless = own_address(&client_info.unwrap_or_default()) == 0;
-    let time = answers.pop();
-    if counts_too(target, &how) {
-        answers.pop();
-    }
-    let record = answers.pop();
-    let info = take_info(&mut answers);
+    let hello = Hello::read(&questions, answers);
+    looked.placeless = hello.own_address == 0;
     // It answers nothing but this, and maybe no password.
-    if let Some(kind) = stranger(info.as_ref()) {
-        return Err(strange(kind));
+    if let Some(kind) = hello.unsupported() {
+        return Err(refused_or_lacks(unsupported(kind)));
     }
-    let mut greeted = answers.into_iter();
-    if address.password.is_some()
-        && let Some(reply) = greeted.next()
-    {
-        permitted(gate, "auth", reply).map_err(Stopped::Refused)?;
+    let said = hello.info();
+    if let Some(reply) = hello.login {
+        permitted(gate, "auth", reply).map_err(Obstacle::Refused)?;
     }
-    for reply in greeted {
+    if let Some(reply) = hello.select {
         permitted(gate, "select", reply).map_err(refused_or_lacks)?;
     }
-    let info = match info {
-        Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
-            looked.info_lacks = true;
-            Info::default()
-        }
-        Some(reply) => {
-            let said = permitted(gate, "info", reply).map_err(refused_or_lacks)?;
-            let said = text(&said);
-            looked.server = Server::parse(&said);
-            Info::parse(&said)
-        }
-        None => Info::default(),
-    };
+    let said = said.map_err(refused_or_lacks)?;
+    looked.info_lacks = said.is_none();
+    let said = said.unwrap_or_default();
+    looked.server = Server::parse(&said);
+    let info = Info::parse(&said);
     looked.run = info.run.clone();
     looked.runless = is_runless(&info);
     let alike = others.are(info.run.as_deref()).await;
     let unfit = info.unfit_as(gate.accept_eviction);
     let asked = |command: &str, reply: Option<Resp>| {
-        let reply = reply.ok_or_else(|| Stopped::Lacks(replies::unexpected()))?;
+        let reply = reply.ok_or_else(|| Obstacle::Lacks(replies::unexpected()))?;
         permitted(gate, command, reply).map_err(refused_or_lacks)
     };
-    let record = asked("get", record)?;
+    let record = asked("get", hello.record)?;
     let record = Some(&record).filter(|r| **r != Resp::Nil).map(text);
     looked.record = Some(record.clone());
-    if let Resp::Array(parts) = asked("time", time)?
+    if let Resp::Array(parts) = asked("time", Some(hello.time))?
         && replies::time(&parts).is_none()
     {
         return Err(refused_or_lacks(replies::no_time(&parts)));
@@ -269,17 +254,17 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         time_of(target, &mut wire, looked).await?;
     }
     if let Some((unfit, why)) = unfit {
-        return Err(Stopped::Unfit(unfit, why));
+        return Err(Obstacle::Rejected(unfit, why));
     }
-    alike.map_err(Stopped::Several)?;
+    alike.map_err(Obstacle::Several)?;
     let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
     match record.as_deref().map(|text| (text, Record::parse(text))) {
         // Nothing but harmless commands, or it would not be new any more.
         None => {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").take();
             let loaded = exchange(&mut wire, &[load]).await;
-            asked("script|load", loaded.map_err(Stopped::Unreached)?.pop())?;
-            let stats = commandstats(&mut wire).await.map_err(Stopped::Unreached)?;
+            asked("script|load", loaded.map_err(Obstacle::Unreached)?.pop())?;
+            let stats = commandstats(&mut wire).await.map_err(Obstacle::Unreached)?;
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
             return Ok(());
         }
@@ -290,10 +275,10 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
                 looked.quarantine = left.map_err(refused_or_lacks)?;
                 let get = redis::cmd("GET").arg(&*gate.quarantine_key).take();
                 let told = exchange(&mut wire, &[get]).await;
-                let told = told.map_err(Stopped::Unreached)?.pop();
-                looked.cause = told.and_then(|word| Cause::read(&text(&word)));
+                let told = told.map_err(Obstacle::Unreached)?.pop();
+                looked.cause = told.and_then(|word| QuarantineCause::read(&text(&word)));
             }
-            let prepared = prepare(target, &mut wire, None, true, resp3).await;
+            let prepared = prepare(target, &mut wire, None, true, hello.resp3).await;
             let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
@@ -318,12 +303,12 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
 }
 
 /// The same of a cluster: its record, and whether all its primaries may be asked.
-async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
+async fn see_cluster(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let seen = cluster::see(target)
         .await
         .map_err(|fault| match fault.kind {
             FaultKind::Misconfigured => refused_or_lacks(fault),
-            _ => Stopped::Unreached(fault),
+            _ => Obstacle::Unreached(fault),
         });
     let (mut shards, record) = seen?;
     looked.record = Some(record.clone());
@@ -356,11 +341,11 @@ async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped
 }
 
 /// Asks for its `TIME` once, and measures that.
-async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Result<(), Stopped> {
+async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let clock = &target.gate.clock;
     let sent = clock.now();
     let reply = exchange(wire, &[redis::cmd("TIME")]).await;
-    let reply = reply.map_err(Stopped::Unreached)?.pop();
+    let reply = reply.map_err(Obstacle::Unreached)?.pop();
     let received = clock.now();
     looked.round_trips.push(sent.until(received));
     let time = match &reply {
@@ -374,19 +359,16 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Resul
     Ok(())
 }
 
-fn strange(kind: Stranger) -> Stopped {
-    Stopped::Unfit(Unfit::Stranger(kind), kind.sentence().into())
-}
-
-/// A server that wants a password, and was given none, says so at whatever it is
-/// asked; and one of a kind that can be no node may show that at any command.
-fn refused_or_lacks(fault: Fault) -> Stopped {
-    if let Some(kind) = Stranger::of_sentence(&fault.text) {
-        return strange(kind);
-    }
-    match &*fault.text {
-        text if text.starts_with("NOAUTH") => Stopped::Refused(fault),
-        text if text.contains(replies::LATE_CLOCK) => Stopped::Clock(fault),
-        _ => Stopped::Lacks(fault),
+/// Why a look ends at a server that answers with this fault. A server that wants a password, and
+/// was given none, says so at any command; and one of a kind that can be no node may show that at
+/// any command.
+fn refused_or_lacks(fault: Fault) -> Obstacle {
+    match fault.cause {
+        Cause::Unsupported(kind) => {
+            Obstacle::Rejected(Rejection::Unsupported(kind), fault.text.to_string())
+        }
+        Cause::NoPassword => Obstacle::Refused(fault),
+        Cause::LateClock => Obstacle::Clock(fault),
+        _ => Obstacle::Lacks(fault),
     }
 }

@@ -8,22 +8,22 @@ use redis::Value as Resp;
 use super::talk::{good, next, receive, refused, send, unmoved};
 use super::target::Target;
 use crate::event::event;
-use crate::node::Fault;
-use crate::node::admission::{Cause, Gate, Stranger};
-use crate::node::redis::native::Delete;
+use crate::node::admission::{DeleteByValue, Gate, QuarantineCause};
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
+use crate::node::redis::server_error::Denied;
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::redis::{script, server_error};
+use crate::node::{Cause, Fault};
 
 /// What came of it.
-pub(super) struct Prepared {
+pub(super) struct Preparation {
     /// The inbox is subscribed.
     pub(super) subscribed: bool,
     /// Messages get through, both ways.
     pub(super) heard: bool,
     /// How votes are deleted by their value.
-    pub(super) delete: Delete,
+    pub(super) delete: DeleteByValue,
 }
 
 /// Loads the scripts and tries what they do, on keys of the shard if it is one, so that a permission that lacks
@@ -34,7 +34,7 @@ pub(super) async fn prepare(
     shard: Option<Vec<Vec<u8>>>,
     subscribe: bool,
     resp3: bool,
-) -> Result<Prepared, Fault> {
+) -> Result<Preparation, Fault> {
     let gate = &target.gate;
     let mut commands = Vec::new();
     for script in script::ALL {
@@ -74,10 +74,12 @@ pub(super) async fn prepare(
     // For `CLIENT LIST`, in which people look whose connections there are. A user need not be permitted it.
     let mut named = redis::cmd("CLIENT");
     commands.push(named.arg("SETNAME").arg(&*gate.connection_name).take());
-    // Of these a server knows one at most; its user need not be permitted it.
-    let scratch = &*gate.scratch_key;
-    commands.push(redis::cmd("DELIFEQ").arg(scratch).arg("").take());
-    commands.push(redis::cmd("DELEX").arg(scratch).arg("IFEQ").arg("").take());
+    // A server knows one of them at most, and its user need not be permitted that.
+    for words in DeleteByValue::commands(&gate.scratch_key) {
+        commands.push(words.iter().fold(redis::Cmd::new(), |mut command, word| {
+            command.arg(*word).take()
+        }));
+    }
     if subscribe {
         // What the scripts do for others that wait, here for nobody.
         let nobody = [namespace(gate), b"#in:try"].concat();
@@ -91,16 +93,13 @@ pub(super) async fn prepare(
     send(wire, &commands).await?;
     let mut replies = receive(wire, answered).await?;
     let published = if subscribe { replies.pop() } else { None };
-    let known = |reply: Option<Resp>| matches!(reply, Some(Resp::Int(_)));
-    let (del_ex, del_if_eq) = (known(replies.pop()), known(replies.pop()));
-    let delete = match (del_if_eq, del_ex) {
-        (true, _) => Delete::DelIfEq,
-        (false, true) => Delete::DelEx,
-        (false, false) => Delete::Lean,
-    };
+    let mut known = || matches!(replies.pop(), Some(Resp::Int(_)));
+    let (second, first) = (known(), known());
+    let delete = DeleteByValue::of_known([first, second]);
     if asks_why {
         let why = replies.get(needed).map(text).unwrap_or_default();
-        gate.survey.quarantined(target.node, Cause::read(&why));
+        gate.survey
+            .quarantined(target.node, QuarantineCause::read(&why));
     }
     replies.truncate(needed);
     let tried = replies.pop();
@@ -120,7 +119,7 @@ pub(super) async fn prepare(
         Some(published) => subscribed(target, wire, published, resp3).await?,
         None => (false, false),
     };
-    Ok(Prepared {
+    Ok(Preparation {
         subscribed,
         heard,
         delete,
@@ -137,30 +136,31 @@ async fn subscribed(
 ) -> Result<(bool, bool), Fault> {
     let gate = &target.gate;
     let mut lacking = Vec::new();
-    if let Err(fault) = permitted(gate, "publish", published) {
-        lacking.push(fault.text);
-    }
+    lacking.extend(permitted(gate, "publish", published).err());
     let subscribed = if resp3 {
         let refusal = confirmation(wire).await?;
         let fault = refusal.map(|reply| permitted(gate, "subscribe", reply));
         let fault = fault.map(|f| f.err().unwrap_or_else(replies::unexpected));
-        lacking.extend(fault.iter().map(|f| f.text.clone()));
-        fault.is_none()
+        let subscribed = fault.is_none();
+        lacking.extend(fault);
+        subscribed
     } else {
-        lacking.push("it does not speak RESP3 (HELLO 3)".into());
+        lacking.push(refused("it does not speak RESP3 (HELLO 3)".into()));
         false
     };
-    if let Some(stranger) = lacking.iter().find_map(|text| Stranger::of_sentence(text)) {
-        return Err(refused(stranger.sentence().into()));
+    let unsupported = |fault: &&Fault| matches!(fault.cause, Cause::Unsupported(_));
+    if let Some(fault) = lacking.iter().find(unsupported) {
+        return Err(fault.clone());
     }
-    lacking.dedup();
-    if !lacking.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
+    let mut reasons: Vec<&str> = lacking.iter().map(|fault| &*fault.text).collect();
+    reasons.dedup();
+    if !reasons.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
         (gate.warn)(event!(
             "node_cannot_wake",
             "the node {node} cannot tell those who wait for a lock that it is their turn, so they \
              ask again and again: {reason}",
             node = target.address.shown,
-            reason = lacking.join("; "),
+            reason = reasons.join("; "),
         ));
     }
     Ok((subscribed, lacking.is_empty()))
@@ -187,17 +187,17 @@ pub(super) fn namespace(gate: &Gate) -> &[u8] {
 /// A reply that is no error. If the user lacks the permission for `command`,
 /// the fault says which to give.
 pub(super) fn permitted(gate: &Gate, command: &str, reply: Resp) -> Result<Resp, Fault> {
-    match &reply {
-        Resp::ServerError(error) if error.code() == "NOPERM" => {
-            let about = |text: &str, what| text.contains("access") && text.contains(what);
-            let on_channel = matches!(command, "publish" | "subscribe");
-            match error.details() {
-                Some(text) if on_channel && about(text, "channel") => Err(no_channels(gate)),
-                Some(text) if about(text, "key") => Err(no_keys(gate)),
-                _ => Err(no_command(command)),
-            }
+    let denied = match &reply {
+        Resp::ServerError(error) => server_error::denied(error),
+        _ => None,
+    };
+    match denied {
+        None => good(reply),
+        Some(Denied::Channel) if matches!(command, "publish" | "subscribe") => {
+            Err(no_channels(gate))
         }
-        _ => good(reply),
+        Some(Denied::Key) => Err(no_keys(gate)),
+        Some(Denied::Channel | Denied::Command) => Err(no_command(command)),
     }
 }
 

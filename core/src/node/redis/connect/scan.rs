@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::cluster;
-use super::greet::{Greeted, greet};
+use super::greet::{Greeting, greet};
 use super::prepare::permitted;
 use super::talk::{exchange_long, within};
 use super::target::{How, Target};
@@ -93,7 +93,7 @@ pub(crate) async fn scan(
 /// The same of one server.
 async fn one(
     target: &Target,
-    greeted: &mut Greeted,
+    greeted: &mut Greeting,
     namespace: &str,
     pattern: &[u8],
     most: usize,

@@ -14,12 +14,12 @@ use crate::clock::Clock;
 #[cfg(feature = "tls")]
 use crate::foreign;
 use crate::node::address::Address;
-use crate::node::redis::resp::{Bound, TooLong};
+use crate::node::redis::resp::{ReplyBound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
 #[cfg(feature = "tls")]
 use crate::node::redis::words;
 use crate::node::redis::{replies, server_error};
-use crate::node::{Fault, FaultKind};
+use crate::node::{Cause, Fault, FaultKind};
 
 /// What is told of a connection that the other side has ended.
 pub(super) const CLOSED: &str = "the node closed the connection";
@@ -50,7 +50,7 @@ pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result
 pub(super) async fn exchange_long(
     wire: &mut Wire,
     commands: &[redis::Cmd],
-    bound: Bound,
+    bound: ReplyBound,
 ) -> Result<Vec<Resp>, Fault> {
     let usual = std::mem::replace(&mut wire.input.bound, bound);
     let replies = exchange(wire, commands).await;
@@ -130,18 +130,23 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     {
         let text = refused.to_string();
         let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
-        return Fault::new(FaultKind::Misconfigured, text, true);
+        return Fault::new(FaultKind::Misconfigured, text, true).because(Cause::Tls);
     }
-    let text = match error.kind() {
-        io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),
+    let (cause, text) = match error.kind() {
+        io::ErrorKind::UnexpectedEof => (Cause::Closed, CLOSED.to_owned()),
+        io::ErrorKind::ConnectionReset => (Cause::Closed, format!("connection lost: {error}")),
         io::ErrorKind::InvalidData => {
-            let long = error.get_ref().and_then(|e| e.downcast_ref::<TooLong>());
-            let other = "no Redis protocol: is this a Redis or Valkey server?";
-            long.map_or_else(|| other.to_owned(), TooLong::to_string)
+            match error.get_ref().and_then(|e| e.downcast_ref::<TooLong>()) {
+                Some(long) => (Cause::LongReply, long.to_string()),
+                None => (
+                    Cause::Other,
+                    "no Redis protocol: is this a Redis or Valkey server?".to_owned(),
+                ),
+            }
         }
-        _ => format!("connection lost: {error}"),
+        _ => (Cause::Other, format!("connection lost: {error}")),
     };
-    Fault::new(FaultKind::Unreachable, text, true)
+    Fault::new(FaultKind::Unreachable, text, true).because(cause)
 }
 
 /// The fault of a node that cannot serve until somebody fixes it.

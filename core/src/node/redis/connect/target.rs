@@ -17,7 +17,7 @@ pub(crate) struct Target {
     pub(crate) node: usize,
     pub(crate) gate: Arc<Gate>,
     /// What is known of its sentinels.
-    pub(crate) located: Located,
+    pub(crate) located: Location,
     /// Of what cluster it is a shard, whose requests are sent elsewhere where it does not serve
     /// them.
     pub(crate) routes: Option<Arc<dyn Router>>,
@@ -31,7 +31,7 @@ impl Target {
             dial: self.dial.clone(),
             node: self.node,
             gate: self.gate.clone(),
-            located: Located::default(),
+            located: Location::default(),
             routes,
         }
     }
@@ -39,25 +39,25 @@ impl Target {
 
 /// What is known of a node's sentinels.
 #[derive(Debug, Default)]
-pub(crate) struct Located {
+pub(crate) struct Location {
     /// The place of the one that is asked first.
     first: AtomicUsize,
     /// The log says that none of them is reached.
     pub(crate) told_away: AtomicBool,
     /// How far the last attempt has come.
-    attempt: Mutex<Attempt>,
+    attempt: Mutex<ConnectAttempt>,
 }
 
 /// How far an attempt to connect has come, so that silence can be told from a way that leads nowhere.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Attempt {
+pub(crate) struct ConnectAttempt {
     /// Where the server is that is connected to; nothing while sentinels are asked for it.
     pub(crate) endpoint: Option<Endpoint>,
     /// There is a stream to it.
     pub(crate) reached: bool,
 }
 
-impl Attempt {
+impl ConnectAttempt {
     /// What is missing.
     pub(crate) fn lacks(&self) -> &'static str {
         match (&self.endpoint, self.reached) {
@@ -72,15 +72,15 @@ impl Attempt {
     }
 }
 
-impl Located {
+impl Location {
     /// An attempt has come so far.
     pub(crate) fn has_come(&self, endpoint: Option<&Endpoint>, reached: bool) {
         let endpoint = endpoint.cloned();
-        *lock(&self.attempt) = Attempt { endpoint, reached };
+        *lock(&self.attempt) = ConnectAttempt { endpoint, reached };
     }
 
     /// How far the last attempt has come.
-    pub(crate) fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> ConnectAttempt {
         lock(&self.attempt).clone()
     }
 
@@ -109,7 +109,7 @@ pub(crate) struct How {
     pub(crate) reached: bool,
     /// Subscribe the inbox, where the node permits it.
     pub(crate) subscribe: bool,
-    /// See [`Look::stepped`](crate::node::admission::Look::stepped).
+    /// See [`Observation::stepped`](crate::node::admission::Observation::stepped).
     pub(crate) stepped: bool,
     /// Where the connection before led.
     pub(crate) before: Option<Endpoint>,

@@ -9,18 +9,18 @@ use super::prepare::namespace;
 use super::talk::{not_ready, receive, send};
 use super::target::Target;
 use crate::node::hash_slot;
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::redis::replies::{self, Outcome};
 use crate::node::redis::script::{self, Guard};
 use crate::node::redis::wire::Wire;
-use crate::node::{Fault, Keys, Leaving, Mode, Op, Repair, Reply, Request, Value, Waits};
+use crate::node::{AfterRelease, Fault, Keys, Mode, Op, Repair, Reply, Request, Value, Waits};
 use crate::token::Token;
 
 /// How long the vote lasts where it is not given back, at most.
 const TTL: Duration = Duration::from_secs(1);
 
 /// What the node answered to the vote.
-pub(super) enum Tried {
+pub(super) enum TrialResult {
     /// It votes.
     Votes,
     /// It gives no vote for so long.
@@ -34,7 +34,7 @@ pub(super) async fn trial(
     wire: &mut Wire,
     guard: Option<&Guard>,
     slot: Option<u16>,
-) -> Result<Tried, Fault> {
+) -> Result<TrialResult, Fault> {
     let gate = &target.gate;
     let ttl = TTL.min(Duration::from_millis(gate.expected().max_ttl));
     let [name, token] = [(); 2].map(|()| Token::with_jitter(&*gate.rng, 0).0);
@@ -50,12 +50,12 @@ pub(super) async fn trial(
         keys: Arc::new(keys(namespace(gate), name, slot)),
         value: Value([token.as_str(), "."].concat().into_bytes().into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     };
     match ask(wire, &request, guard).await? {
         Reply::Granted { .. } => {}
-        Reply::Quarantined { left } => return Ok(Tried::Quarantined(left)),
+        Reply::Quarantined { left } => return Ok(TrialResult::Quarantined(left)),
         other => return Err(unlike(other, "gives no vote")),
     }
     request.op = Op::Extend {
@@ -73,7 +73,7 @@ pub(super) async fn trial(
         other => return Err(unlike(other, "votes, and lengthens no vote")),
     }
     match released? {
-        Reply::Released { held: true } => Ok(Tried::Votes),
+        Reply::Released { held: true } => Ok(TrialResult::Votes),
         other => Err(unlike(other, "votes, and takes no vote back")),
     }
 }
@@ -87,7 +87,7 @@ fn keys(namespace: &[u8], name: Token, slot: Option<u16>) -> Keys {
     };
     let lock = [namespace, &tail].concat();
     Keys {
-        companions: companions(&String::from_utf8_lossy(namespace), &lock, Naming::Tagged),
+        aux: aux(&String::from_utf8_lossy(namespace), &lock, Naming::Tagged),
         lock: lock.into(),
         waits: Waits {
             reservation: TTL,
@@ -139,7 +139,7 @@ mod tests {
         let name = Token::with_jitter(&SystemRng, 0).0;
         for slot in [0, 1, 866, 16_383] {
             let keys = keys(b"lock:", name, Some(slot));
-            for key in [&*keys.lock, keys.companions.queue()] {
+            for key in [&*keys.lock, keys.aux.queue()] {
                 assert_eq!(hash_slot::of(key), slot);
             }
         }

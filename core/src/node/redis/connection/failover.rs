@@ -19,53 +19,53 @@ use std::task::{Context, Poll};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::node::address::{Endpoint, shown};
-use crate::node::admission::{GRACE, Reign};
+use crate::node::admission::{GRACE, PromotionHistory};
 use crate::node::redis::connect::{Target, is_over, moved};
 use crate::node::{Fault, FaultKind, Op, Repair, Reply, Request};
 
 /// This many servers are remembered that are over.
 const REMEMBERED: usize = 8;
 
-type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+type SentinelWait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// See the [module documentation](self). Nothing, for a node that does not fail over.
 #[derive(Default)]
 pub(super) struct Failover {
     /// The server that the last connection was made to.
-    here: Option<Here>,
+    here: Option<CurrentMaster>,
     /// Ends when the sentinels name another.
-    moved: Option<Waiting>,
+    moved: Option<SentinelWait>,
     /// They have, and no connection was made since.
     unmet: bool,
     /// Those before it that may give votes yet.
-    former: Vec<Former>,
+    former: Vec<FormerMaster>,
     /// The numbers of those before it that do not.
     succeeded: Vec<u64>,
 }
 
 /// A server that is a master.
-pub(super) struct Here {
+pub(super) struct CurrentMaster {
     pub(super) at: Endpoint,
     /// Its number.
     pub(super) server: u64,
     /// Where it stands in the order of masters.
-    pub(super) reign: Reign,
+    pub(super) promotions: PromotionHistory,
 }
 
-struct Former {
+struct FormerMaster {
     /// `None`: it was never met.
     at: Option<Endpoint>,
     server: u64,
     /// After this it gives none.
     until: Instant,
     /// Ends when that is known before.
-    over: Waiting,
+    over: SentinelWait,
 }
 
 impl Failover {
     /// The same, without what it waits for: those before give votes until their time is over.
     pub(super) fn asleep(&mut self) -> Failover {
-        let asleep = |former: &Former| Former {
+        let asleep = |former: &FormerMaster| FormerMaster {
             at: former.at.clone(),
             over: Box::pin(std::future::pending()),
             ..*former
@@ -94,7 +94,7 @@ impl Failover {
     pub(super) fn connected(
         &mut self,
         target: &Arc<Target>,
-        here: Here,
+        here: CurrentMaster,
         succeeds: bool,
         now: Instant,
     ) {
@@ -116,19 +116,19 @@ impl Failover {
         let before = self.here.take();
         let before = before.filter(|before| before.server != here.server);
         if let Some(before) = before.filter(|_| gate.expected().guard) {
-            let follows = here.reign.follows(before.reign);
+            let follows = here.promotions.follows(before.promotions);
             let until = now + GRACE.mul_f64(1.0 + gate.drift);
             match before.at != here.at {
                 // Somebody was master in between, and may not have heard that it is none any
                 // more; nobody here knows where.
-                _ if !follows => self.former.push(Former {
+                _ if !follows => self.former.push(FormerMaster {
                     at: None,
                     server: before.server,
                     until,
                     over: Box::pin(std::future::pending()),
                 }),
                 true if succeeds => self.succeed(before.server),
-                true => self.former.push(Former {
+                true => self.former.push(FormerMaster {
                     server: before.server,
                     until,
                     over: Box::pin(is_over(target.clone(), before.at.clone())),
@@ -140,7 +140,7 @@ impl Failover {
         let at = here.at.clone();
         self.here = Some(here);
         self.unmet = false;
-        let watching = Box::pin(moved(target.clone(), at)) as Waiting;
+        let watching = Box::pin(moved(target.clone(), at)) as SentinelWait;
         self.moved = Some(watching);
     }
 
@@ -173,7 +173,7 @@ impl Failover {
     }
 
     /// Those of whom that is said are over.
-    fn end_former(&mut self, mut is_over: impl FnMut(&mut Former) -> bool) {
+    fn end_former(&mut self, mut is_over: impl FnMut(&mut FormerMaster) -> bool) {
         let mut place = 0;
         while place < self.former.len() {
             if is_over(&mut self.former[place]) {
@@ -196,7 +196,7 @@ impl Failover {
                     fence,
                     behind,
                 },
-                Some(Here { server: here, .. }),
+                Some(CurrentMaster { server: here, .. }),
             ) if self.succeeded.contains(&server) => Op::Extend {
                 ttl,
                 repair: Repair::InQuarantine { server: *here },

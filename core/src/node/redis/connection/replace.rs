@@ -4,16 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::failover::Here;
+use super::failover::CurrentMaster;
 use super::{Connection, LOOKED_AT_ANEW, SOON};
 use crate::clock::Instant;
 use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
-use crate::node::redis::connect::{Connected, How, Told, connect};
+use crate::node::redis::connect::{How, NewConnection, ServerTime, connect};
 use crate::node::redis::outbox::Item;
-use crate::node::redis::pipe::Pipe;
-use crate::node::{Fault, FaultKind, Reply, Ticket};
+use crate::node::redis::pipe::InFlight;
+use crate::node::{Fault, FaultKind, Reply, RequestContext};
 
 /// This many requests' time a connection has: its set-up takes several round trips, where
 /// a request takes one.
@@ -35,7 +35,7 @@ impl Connection {
 
     /// Whether the connection in doubt has releases to acknowledge.
     fn owes_in_doubt(&self) -> bool {
-        let mut items = self.old.iter().flat_map(Pipe::items);
+        let mut items = self.old.iter().flat_map(InFlight::items);
         items.any(Item::is_release)
     }
 
@@ -62,7 +62,7 @@ impl Connection {
 
     /// There is a new connection: releases that went out over the one before are
     /// sent again on it.
-    pub(super) fn take_connection(&mut self, connected: Box<Connected>) {
+    pub(super) fn take_connection(&mut self, connected: Box<NewConnection>) {
         self.outbox.connects.fetch_add(1, Ordering::Relaxed);
         self.outbox.id.store(connected.id, Ordering::Relaxed);
         *lock(&self.outbox.server) = connected.about;
@@ -78,7 +78,7 @@ impl Connection {
         }
         // Releases written to the connection before are sent again on this one, and need
         // no copy over that.
-        for place in self.old.iter_mut().flat_map(Pipe::items_mut) {
+        for place in self.old.iter_mut().flat_map(InFlight::items_mut) {
             let owed = place.as_ref().is_some_and(|item| item.is_release());
             if owed {
                 let written = place.take().map(|mut item| {
@@ -92,10 +92,10 @@ impl Connection {
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
         self.anew_at = anew_at(connected.about.certificate_expires, told, self.clock.now());
         self.here = Some(connected.endpoint.clone());
-        let here = Here {
+        let here = CurrentMaster {
             at: connected.endpoint.clone(),
             server,
-            reign: connected.reign,
+            promotions: connected.promotions,
         };
         let (succeeds, now) = (connected.succeeds, self.clock.now());
         self.failover.connected(&self.target, here, succeeds, now);
@@ -104,7 +104,7 @@ impl Connection {
         let missed = self.stepped && !connected.stepped;
         self.stepped = self.guarded() && (stepped || missed);
         self.calm_from = now + connected.quarantine;
-        self.up = Some(Pipe::new(*connected));
+        self.up = Some(InFlight::new(*connected));
         self.subscription.connected(subscribed);
         if self.stepped {
             self.readmit();
@@ -131,7 +131,12 @@ impl Connection {
     /// A node has told its `TIME`: if that has stepped forward, and a quarantine
     /// may stand there, the node is admitted anew and the quarantine begins again.
     /// Returns what the reply is worth then.
-    pub(super) fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: Reply) -> Reply {
+    pub(super) fn look_at_time(
+        &mut self,
+        ticket: RequestContext,
+        time: u64,
+        reply: Reply,
+    ) -> Reply {
         let quarantined = matches!(reply, Reply::Quarantined { .. });
         let (server, sent) = (ticket.server, ticket.sent);
         let now = self.clock.now();
@@ -158,10 +163,8 @@ impl Connection {
         };
         self.send_elsewhere();
         self.waiting.fail_requests(&fault);
-        let known = self
-            .last_fault
-            .as_ref()
-            .is_some_and(|f| f.text == fault.text);
+        // A log repeats nothing: what is new in any regard is told.
+        let known = self.last_fault.as_ref() == Some(&fault);
         let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
         if lasting && !known {
             // With a quorum of others no caller would hear of it.
@@ -262,7 +265,7 @@ impl Connection {
     /// Gives a connection up: its releases are sent again, its requests fail. One that it was
     /// written to when it was gone already, as far as it has said anything, is written to the
     /// next one, once: a process that was frozen finds its connections so, and its servers well.
-    fn abandon(&mut self, mut connection: Pipe, fault: &Fault, repeats: bool) {
+    fn abandon(&mut self, mut connection: InFlight, fault: &Fault, repeats: bool) {
         let items: Vec<_> = connection.items_mut().filter_map(Option::take).collect();
         for mut item in items {
             let again = repeats
@@ -303,7 +306,7 @@ impl Connection {
     /// Closes the connection in doubt once there is another and nobody waits
     /// for its replies.
     pub(super) fn close_old(&mut self) {
-        if self.up.is_some() && self.old.as_ref().is_some_and(Pipe::is_idle) {
+        if self.up.is_some() && self.old.as_ref().is_some_and(InFlight::is_idle) {
             self.old = None;
         }
     }
@@ -311,7 +314,7 @@ impl Connection {
 
 /// When a certificate that ends then is to be looked at anew, of a server whose clock was so; at no
 /// time without one.
-fn anew_at(expires: Option<u64>, told: Told, now: Instant) -> Instant {
+fn anew_at(expires: Option<u64>, told: ServerTime, now: Instant) -> Instant {
     let Some(expires) = expires else {
         return Instant::FAR;
     };

@@ -14,17 +14,16 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::*;
 use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{Expected, Gate, Reign, Roster, Survey};
+use crate::node::admission::{DeleteByValue, Expected, Gate, PromotionHistory, Roster, Survey};
 use crate::node::redis::RedisLink;
-use crate::node::redis::connect::{Located, Told};
+use crate::node::redis::connect::{Location, ServerTime};
 use crate::node::redis::dial::{self, Dial, Dialling};
-use crate::node::redis::native::Delete;
 use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
-    Companions, Hint, Keys, Leaving, Memory, Mode, Op, Request, Server, Sink, Subscriber, Ticket,
-    Value, Waits,
+    AfterRelease, AuxKeys, Hint, Keys, Memory, Mode, Op, Request, RequestContext, Server, Sink,
+    Subscriber, Value, Waits,
 };
 use crate::token::SystemRng;
 
@@ -83,7 +82,7 @@ impl Dial for Unknown {
 struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>, Mutex<Vec<bool>>);
 
 impl Sink for Heard {
-    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
         match reply {
             Reply::Failed(fault) => {
                 lock(&self.0).push(fault.kind);
@@ -115,7 +114,7 @@ struct Link {
     certificate_expires: Option<u64>,
     /// Where the next connection leads, and to which server.
     here: (Endpoint, u64),
-    reign: Reign,
+    promotions: PromotionHistory,
 }
 
 impl Link {
@@ -171,7 +170,7 @@ impl Link {
             dial,
             node: 0,
             gate: Arc::new(gate),
-            located: Located::default(),
+            located: Location::default(),
             routes: None,
         };
         Link {
@@ -184,7 +183,7 @@ impl Link {
             accept_eviction: false,
             certificate_expires: None,
             here,
-            reign: Reign::default(),
+            promotions: PromotionHistory::default(),
         }
     }
 
@@ -194,7 +193,7 @@ impl Link {
         self.ends.push(far);
         let now = self.clock.now();
         self.connection.connecting = None;
-        self.connection.take_connection(Box::new(Connected {
+        self.connection.take_connection(Box::new(NewConnection {
             wire: Wire::new(near, Arc::from(&b"in"[..]), self.clock.clone()),
             guard: Some(Guard {
                 record: "r".into(),
@@ -203,11 +202,11 @@ impl Link {
                 shard: false,
             }),
             in_cluster: false,
-            delete: Delete::Lean,
+            delete: DeleteByValue::ByScript,
             id: 1,
             server: self.here.1,
             endpoint: self.here.0.clone(),
-            reign: self.reign,
+            promotions: self.promotions,
             succeeds: false,
             wait_replicas: self.wait_replicas,
             accept_eviction: self.accept_eviction,
@@ -217,7 +216,7 @@ impl Link {
                 certificate_expires: self.certificate_expires,
             },
             drift: 0.01,
-            time: Told {
+            time: ServerTime {
                 time: 0,
                 asked: now,
                 at: now,
@@ -246,7 +245,7 @@ impl Link {
     fn item(&self, op: Op, native: bool) -> Box<Item> {
         let now = self.clock.now();
         let keys = Keys {
-            companions: Companions::of(b"q", b"f"),
+            aux: AuxKeys::of(b"q", b"f"),
             lock: b"k"[..].into(),
             waits: Waits {
                 reservation: Duration::ZERO,
@@ -263,11 +262,11 @@ impl Link {
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
-            leaving: Leaving::Free,
+            leaving: AfterRelease::Free,
             native,
             not_after: 0,
         };
-        let ticket = Ticket {
+        let ticket = RequestContext {
             node: 0,
             sent: now,
             deadline: now + PATIENCE,
@@ -293,13 +292,15 @@ impl Link {
     /// answered, is native.
     fn natives(&self) -> Vec<bool> {
         let up = self.connection.up.iter();
-        up.flat_map(Pipe::items).map(|i| i.request.native).collect()
+        up.flat_map(InFlight::items)
+            .map(|i| i.request.native)
+            .collect()
     }
 
     /// Whether each request that is written and not answered tells the counter's life.
     fn colds(&self) -> Vec<bool> {
         let up = self.connection.up.iter();
-        up.flat_map(Pipe::items).map(|i| i.cold).collect()
+        up.flat_map(InFlight::items).map(|i| i.cold).collect()
     }
 
     /// Nothing is answered for as long as requests wait.
@@ -750,7 +751,7 @@ async fn a_native_vote_ends_as_if_it_was_written_when_it_was_asked_for() {
     link.connection.push_on();
     let up = link.connection.up.iter();
     let ends: Vec<u64> = up
-        .flat_map(Pipe::items)
+        .flat_map(InFlight::items)
         .map(|i| i.request.not_after)
         .collect();
     let (asked, second) = (0, 1_000_000);
@@ -767,7 +768,7 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
         link.connection.take_outbox();
         link.connection.push_on();
         let up = link.connection.up.iter();
-        let told = up.flat_map(Pipe::items).map(|i| i.request.not_after);
+        let told = up.flat_map(InFlight::items).map(|i| i.request.not_after);
         let told = told.last().expect("one is written");
         // The server's `TIME` is seven seconds by now, as a shard's connection takes it.
         link.answered(&["*4\r\n:1\r\n$1\r\n1\r\n$1\r\n7\r\n$1\r\n0\r\n"]);
@@ -790,7 +791,7 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
     link.asks(ACQUIRE);
     let up = link.connection.up.iter();
     let told: Vec<u64> = up
-        .flat_map(Pipe::items)
+        .flat_map(InFlight::items)
         .map(|i| i.request.not_after)
         .collect();
     assert!(since(0).contains(&told[0]));
@@ -896,7 +897,7 @@ async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
     let met = || face.poll_met(&Context::from_waker(std::task::Waker::noop()));
     let begins = async |link: &mut Link| {
         let event = poll_fn(|cx| link.connection.next(cx)).await;
-        assert!(matches!(event, Event::Outbox));
+        assert!(matches!(event, ConnectionEvent::Outbox));
         link.connection.take_outbox();
         link.connection.push_on();
         link.connection.connecting.is_some()
@@ -931,7 +932,7 @@ async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
 async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
     let mut link = Link::connected();
     link.asks_all(&[Op::Inspect, Op::Inspect, ACQUIRE], false);
-    let texts = link.connection.up.iter().flat_map(Pipe::items);
+    let texts = link.connection.up.iter().flat_map(InFlight::items);
     let texts: Vec<bool> = texts.map(|item| item.with_text).collect();
     assert_eq!(texts, [true, false, false]);
 }
@@ -1018,7 +1019,7 @@ impl Dial for Fails {
 struct Tells(tokio::sync::mpsc::UnboundedSender<Reply>);
 
 impl Sink for Tells {
-    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
         let _ = self.0.send(reply);
     }
 

@@ -1,20 +1,20 @@
 -- What stands under the lock's key, by its form (docs/reference/protocol.md, "What stands under a lock's key"): put into the scripts
 -- where they say so. Readers are the members of the set KEYS[3], each until `TIME` shows more than its score; `last` is
 -- when the last of those that live yet ends, and `reader` whose vote that is.
-local form, till, whose, base, last, reader
-if value then form, till, whose = string.match(value, '^([-=@&])(%d+) (.*)$') end
+local form, till, occupant, base, last, reader
+if value then form, till, occupant = string.match(value, '^([-=@&])(%d+) (.*)$') end
 if form == '&' then
-  base, whose = string.match(whose, '^(%d+) (.*)$')
+  base, occupant = string.match(occupant, '^(%d+) (.*)$')
   if not base then
     form = nil
-  elseif K[3] == K[1] then
+  elseif shared == lock then
     -- A raw lock has no key of readers, and its own stands for it: what is there is another lock's, as what is of another type.
     form, value = nil, ''
   end
 end
 --- fits.lua
 if form == '&' then
-  local found = call('ZRANGE', K[3], '-1', '-1', 'WITHSCORES')
+  local found = call('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
   if found[1] and now <= tonumber(found[2]) then reader, last = found[1], tonumber(found[2]) end
 end
 local stands = form and now <= tonumber(till)

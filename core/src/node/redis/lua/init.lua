@@ -1,7 +1,9 @@
 -- KEYS record, quarantine; ARGV the record that was read, the new one, quarantine in ms, and why it begins.
-local call, K, A = redis.call, KEYS, ARGV
-local stored = call('GET', K[1]) or ''
-if stored ~= A[1] then return {0, string.sub(stored, 1, 2048)} end
-if tonumber(A[3]) > math.max(0, call('PTTL', K[2])) then call('SET', K[2], A[4], 'PX', A[3]) end
-call('SET', K[1], A[2])
-return {1, A[2]}
+local call = redis.call
+local record_key, quarantine_key = unpack(KEYS)
+local expected, record, quarantine, cause = unpack(ARGV)
+local stored = call('GET', record_key) or ''
+if stored ~= expected then return {0, string.sub(stored, 1, 2048)} end
+if tonumber(quarantine) > math.max(0, call('PTTL', quarantine_key)) then call('SET', quarantine_key, cause, 'PX', quarantine) end
+call('SET', record_key, record)
+return {1, record}

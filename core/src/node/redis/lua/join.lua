@@ -1,18 +1,18 @@
   if left then
     -- Refused for so long; at its home the waiter is queued, and the lock crowded from then on.
-    local place, listeners, me = -1, 1, A[4]
+    local place, listeners, me = -1, 1, waiter
     local rank, queued
-    if most ~= '' then rank, queued = call('ZRANK', K[2], me), call('ZCARD', K[2]) / 2 end
+    if most ~= '' then rank, queued = call('ZRANK', queue, me), call('ZCARD', queue) / 2 end
     if rank or queued and queued < tonumber(most) then
       --- place.lua
       if stands or last then
-        if call('PTTL', K[1]) < tonumber(life) then call('PEXPIRE', K[1], life) end
+        if call('PTTL', lock) < tonumber(life) then call('PEXPIRE', lock, life) end
       elseif ours and left >= 0 then
         -- Crowded: from here on it is passed on by scripts alone. Where TIME goes on within a script (6.2) it is read
         -- behind the PTTL, so that the vote's end does not come before the one that its holder counts on.
         time = call('TIME')
         local marked = string.format('=%.0f ', time[1] * 1000000 + time[2] + left * 1000 + 1000) .. value
-        call('SET', K[1], marked, 'PX', math.max(left, life))
+        call('SET', lock, marked, 'PX', math.max(left, life))
       end
       listeners = redis.pcall('PUBSUB', 'NUMSUB', string.match(me, ' (.*)$'))[2] or 1
     end

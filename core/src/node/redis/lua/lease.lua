@@ -5,4 +5,4 @@ local function lease(of)
   return token and #token == 41 and token or nil
 end
 -- By which it is banned, too: of a value that is none of ours all of it.
-local mine = lease(A[1]) or A[1]
+local mine = lease(my_value) or my_value

@@ -7,20 +7,20 @@
 -- Of readers all up to the first who wants it for itself are called at once. They stand in the queue until they come.
 local function turn(me)
   local function reserve(who)
-    form, till, whose, stands = last and '&' or '@', string.format('%.0f', now + reservation * 1000), who, true
+    form, till, occupant, stands = last and '&' or '@', string.format('%.0f', now + reservation * 1000), who, true
     if last then
-      call('SET', K[1], '&' .. till .. ' ' .. base .. ' ' .. whose, 'KEEPTTL')
-      if call('PTTL', K[1]) < math.max(reservation, life) then call('PEXPIRE', K[1], math.max(reservation, life)) end
+      call('SET', lock, '&' .. till .. ' ' .. base .. ' ' .. occupant, 'KEEPTTL')
+      if call('PTTL', lock) < math.max(reservation, life) then call('PEXPIRE', lock, math.max(reservation, life)) end
     else
-      call('SET', K[1], '@' .. till .. ' ' .. whose, 'PX', math.max(reservation, life))
+      call('SET', lock, '@' .. till .. ' ' .. occupant, 'PX', math.max(reservation, life))
     end
   end
   while true do
-    local first = call('ZRANGE', K[2], '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
+    local first = call('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
     if not first then return 0 end
     if string.sub(first, 1, 1) == 's' then
       local called, mine, ticket = false, false, nil
-      local batch = call('ZRANGE', K[2], '0', '+inf', 'BYSCORE', 'LIMIT', '0', '64', 'WITHSCORES')
+      local batch = call('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '64', 'WITHSCORES')
       for i = 1, #batch, 2 do
         local one = batch[i]
         local number, inbox = string.match(one, '^s(%d+) (.*)$')
@@ -28,7 +28,7 @@ local function turn(me)
         if one == me then
           mine, ticket = true, batch[i + 1]
         else
-          local alive = now < -(call('ZSCORE', K[2], '!' .. one) or 0)
+          local alive = now < -(call('ZSCORE', queue, '!' .. one) or 0)
           if alive then
             local listeners = redis.pcall('PUBLISH', inbox, number)
             if type(listeners) == 'table' then return 3 end
@@ -37,9 +37,9 @@ local function turn(me)
           if alive then
             called, ticket = true, batch[i + 1]
             -- Who does not come while it is reserved for it has no place any more.
-            call('ZADD', K[2], string.format('%.0f', -now - reservation * 1000), '!' .. one)
+            call('ZADD', queue, string.format('%.0f', -now - reservation * 1000), '!' .. one)
           else
-            call('ZREM', K[2], one, '!' .. one)
+            call('ZREM', queue, one, '!' .. one)
           end
         end
       end
@@ -48,7 +48,7 @@ local function turn(me)
     else
       if first == me then return 1 end
       local number, inbox = string.match(first, '^(%d+) (.*)$')
-      local ends = -(call('ZSCORE', K[2], '!' .. first) or 0)
+      local ends = -(call('ZSCORE', queue, '!' .. first) or 0)
       if now < ends then
         if last then
           -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting, nor does one that
@@ -62,12 +62,12 @@ local function turn(me)
           if type(listeners) == 'table' then return 3 end
           if listeners > 0 then
             reserve(first)
-            call('ZREM', K[2], first, '!' .. first)
+            call('ZREM', queue, first, '!' .. first)
             return 2
           end
         end
       end
-      call('ZREM', K[2], first, '!' .. first)
+      call('ZREM', queue, first, '!' .. first)
     end
   end
 end

@@ -4,10 +4,10 @@ local ends = string.format('%.0f', -now - life * 1000)
 if rank then
   -- Before the waiters are as many ends of places.
   place = rank - queued
-  call('ZADD', K[2], ends, '!' .. me)
+  call('ZADD', queue, ends, '!' .. me)
 else
   place = queued
-  local last = queued > 0 and call('ZRANGE', K[2], '-1', '-1', 'WITHSCORES')[2] or 0
-  call('ZADD', K[2], string.format('%.0f', last + 1), me, ends, '!' .. me)
+  local last = queued > 0 and call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0
+  call('ZADD', queue, string.format('%.0f', last + 1), me, ends, '!' .. me)
 end
-if queued == 0 or call('PTTL', K[2]) < tonumber(life) then call('PEXPIRE', K[2], life) end
+if queued == 0 or call('PTTL', queue) < tonumber(life) then call('PEXPIRE', queue, life) end

@@ -1,79 +1,73 @@
 -- KEYS lock, queue, shared, bans [, counter [, record, quarantine]].
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter]. As acquire; the waiter is one of
 -- those that share. Behind its waits stands a blank and `+` where its home has voted for it.
-local call, K, A = redis.call, KEYS, ARGV
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
-local value, quarantine
-if A[5] and A[5] ~= '' then
-  local m = call('MGET', K[1], K[6], K[7])
-  if A[5] ~= '-' and m[2] ~= A[5] then return {4, time[1], time[2]} end
-  value, quarantine = m[1], m[3]
-end
-if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
+local call = redis.call
+local lock, queue, shared, bans, counter, record_key, quarantine_key = unpack(KEYS)
+local my_value, ttl, waits, waiter, record, not_after, candidate, counter_life = unpack(ARGV)
+--- guard.lua
 -- MGET does not show what is of another type; GET says so.
-if not value then value = call('GET', K[1]) end
+if not value then value = call('GET', lock) end
 --- form.lua
 --- lease.lua
-local score = last and call('ZSCORE', K[3], A[1])
+local score = last and call('ZSCORE', shared, my_value)
 local own = score and now <= tonumber(score)
 local held = value and (not form or form ~= '@' and form ~= '&' and stands)
 -- Who was forced out does not come back by a request that was under way.
-local banned = not held and call('ZSCORE', K[4], mine)
+local banned = not held and call('ZSCORE', bans, mine)
 if banned and now <= tonumber(banned) then return {2, time[1], time[2]} end
-local reservation, life, most, let_in = string.match(A[3], '^(%d+) (%d+) ?(%d*) ?(%+?)$')
-if quarantine and (not held or most ~= '') then return {3, call('PTTL', K[7]), time[1], time[2]} end
+local reservation, life, most, let_in = string.match(waits, '^(%d+) (%d+) ?(%d*) ?(%+?)$')
+if quarantine and (not held or most ~= '') then return {3, call('PTTL', quarantine_key), time[1], time[2]} end
 if not own then
   local left, holder, ours = nil, '', false
   if held then
-    left = form and math.ceil((till - now) / 1000) or call('PTTL', K[1])
-    local token, label = string.match(whose or value, '^([0-9a-f]+)%.(.*)$')
+    left = form and math.ceil((till - now) / 1000) or call('PTTL', lock)
+    local token, label = string.match(occupant or value, '^([0-9a-f]+)%.(.*)$')
     if token and #token == 40 then ours, holder = true, label end
   else
     local passes
     if stands then
       -- The home alone orders the line, and has let this reader in before the waiter that reserves the other nodes. Where a
       -- waiter is queued another client takes this node for the home, and its line counts.
-      passes = let_in == '+' and call('ZCARD', K[2]) == 0
+      passes = let_in == '+' and call('ZCARD', queue) == 0
     else
       local slot
       --- line.lua
-      local whom = turn(A[4])
-      if whom == 5 then
+      local whose_turn = turn(waiter)
+      if whose_turn == 5 then
         left, holder = math.ceil((last - now) / 1000), string.match(reader, '%.(.*)$')
       end
     end
     -- While readers are called whoever shares may come.
-    if stands and not passes and not string.find(whose, '^s') then left = math.ceil((till - now) / 1000) end
+    if stands and not passes and not string.find(occupant, '^s') then left = math.ceil((till - now) / 1000) end
     if not left and last then
-      for _, over in ipairs(call('ZRANGE', K[3], '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', '0', '64')) do
-        call('ZREM', K[3], over)
+      for _, over in ipairs(call('ZRANGE', shared, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', '0', '64')) do
+        call('ZREM', shared, over)
       end
-      if call('ZCARD', K[3]) >= 10000 then left = math.ceil((last - now) / 1000) end
+      if call('ZCARD', shared) >= 10000 then left = math.ceil((last - now) / 1000) end
     end
   end
   --- join.lua
-  if A[4] ~= '' then call('ZREM', K[2], A[4], '!' .. A[4]) end
+  if waiter ~= '' then call('ZREM', queue, waiter, '!' .. waiter) end
 end
-local fence = A[7] or ''
+local fence = candidate or ''
 local known
 if form ~= '&' or base == '0' and fence ~= '' then
   -- 0: not known, for whoever said so counts no fences. All that was counted by now is no less.
-  known = fence ~= '' and string.format('%.0f', math.max(call('ZSCORE', K[5], 'f') or 0, 1))
+  known = fence ~= '' and string.format('%.0f', math.max(call('ZSCORE', counter, 'f') or 0, 1))
   base = known or '0'
 end
 local least
 --- vote.lua
-if not A[5] then return 1 end
+if not record then return 1 end
 if fence == '0' then
   -- Nothing is proposed: nothing is counted, and what is stored was others'.
-  fence = call('ZSCORE', K[5], 'f')
+  fence = call('ZSCORE', counter, 'f')
   fence = fence and string.format('%.0f', fence) or ''
 elseif fence ~= '' then
   if tonumber(fence) > now + 10000000 then fence = string.format('%.0f', now + 10000000) end
   -- Beyond all that was counted for one alone. Readers may have one number.
   if tonumber(fence) <= tonumber(base) then fence = string.format('%.0f', base + 1) end
-  call('ZADD', K[5], 'GT', fence, 'f')
-  if A[8] ~= '' then call('PEXPIRE', K[5], A[8]) end
+  call('ZADD', counter, 'GT', fence, 'f')
+  if counter_life ~= '' then call('PEXPIRE', counter, counter_life) end
 end
 return {1, fence, time[1], time[2]}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{AcquireLoop, Stage};
 use crate::clock::Instant;
-use crate::node::{Line, Mode, Nodes};
+use crate::node::{Mode, Nodes, QueueInfo};
 use crate::protocol::acquire::inbox::Notice;
 use crate::protocol::claim::Path;
 use crate::protocol::claim::home::{self, Next, NodeState};
@@ -92,7 +92,13 @@ impl AcquireLoop<'_> {
         }
     }
 
-    fn wait_at(&mut self, home: usize, left: Option<Duration>, line: Option<Line>, now: Instant) {
+    fn wait_at(
+        &mut self,
+        home: usize,
+        left: Option<Duration>,
+        line: Option<QueueInfo>,
+        now: Instant,
+    ) {
         self.home = Some(home);
         let place = line.and_then(|line| line.place);
         self.registration.stands_at(Nodes::one(home), place);

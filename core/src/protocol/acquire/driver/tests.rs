@@ -11,9 +11,10 @@ use super::stages::SLOT_TRIES;
 use super::*;
 use crate::clock::Clock;
 use crate::mutex::lock;
-use crate::node::names::{Naming, companions};
+use crate::node::names::{Naming, aux};
 use crate::node::{
-    Fault, FaultKind, Hint, Keys, Link, Mode, Op, Reply, Request, Sink, Subscriber, Ticket, Waits,
+    Fault, FaultKind, Hint, Keys, Link, Mode, Op, Reply, Request, RequestContext, Sink, Subscriber,
+    Waits,
 };
 use crate::protocol::acquire::{Wait, acquire};
 use crate::protocol::timing::Timing;
@@ -33,7 +34,7 @@ impl Clock for Still {
     }
 }
 
-type Asked = (Request, Ticket, Arc<dyn Sink>);
+type Asked = (Request, RequestContext, Arc<dyn Sink>);
 
 /// A node that answers when the test has it answer.
 #[derive(Default)]
@@ -55,7 +56,7 @@ impl Link for Slow {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         _: Instant,
     ) -> Option<Wakers> {
@@ -78,7 +79,7 @@ fn terms(mode: Mode) -> Terms {
     Terms {
         keys: Arc::new(Keys {
             lock: b"lock:{k}"[..].into(),
-            companions: companions("lock:", b"lock:{k}", Naming::Tagged),
+            aux: aux("lock:", b"lock:{k}", Naming::Tagged),
             waits: Waits {
                 reservation: Duration::from_millis(200),
                 place: Duration::from_secs(60),

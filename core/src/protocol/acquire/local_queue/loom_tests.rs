@@ -9,7 +9,7 @@ use loom::thread::{self, JoinHandle};
 use super::tests::terms;
 use super::*;
 use crate::clock::{Clock, Instant, Sleep};
-use crate::node::{Link, Op, Reply, Request, Sink, Subscriber, Ticket};
+use crate::node::{Link, Op, Reply, Request, RequestContext, Sink, Subscriber};
 use crate::protocol::loss::LossReason;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
@@ -37,7 +37,7 @@ impl Link for Willing {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         _: Instant,
     ) -> Option<Wakers> {

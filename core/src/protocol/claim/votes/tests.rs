@@ -44,8 +44,8 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn ticket(op: Op) -> Ticket {
-    Ticket {
+fn ticket(op: Op) -> RequestContext {
+    RequestContext {
         node: 0,
         sent: SENT,
         deadline: SENT + millis(50),
@@ -292,7 +292,7 @@ fn when_a_vote_is_renewed() {
 fn a_certain_vote_is_remembered_with_its_server() {
     let mut votes = asked();
     let mut vote = |sent: Instant, server| {
-        let ticket = Ticket {
+        let ticket = RequestContext {
             sent,
             server,
             ..ticket(EXTEND)

@@ -21,7 +21,7 @@ mod due;
 
 use std::sync::Arc;
 
-use quorlock::sim::{FaultKind, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
+use quorlock::sim::{FaultKind, Link, Op, Reply, Request, RequestContext, Sink, Subscriber};
 
 use super::{Answered, Mark, Sent, natives};
 use crate::server::scripts::{self, Script};
@@ -408,7 +408,7 @@ impl Inner {
         &mut self,
         pair: usize,
         message: u64,
-        ticket: Ticket,
+        ticket: RequestContext,
         reply: &Reply,
     ) -> Option<Open> {
         let client = self.pairs[pair].client;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::probe::link::{Door, SENTINEL};
-use quorlock::sim::{Hint, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
+use quorlock::sim::{
+    Hint, Instant, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Wakers,
+};
 
 use super::sentinel::{self, MASTER};
 use super::serve::PASSWORD;
@@ -92,7 +94,7 @@ impl Link for ByteLink {
     fn send(
         &self,
         request: Request,
-        ticket: Ticket,
+        ticket: RequestContext,
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {
@@ -192,7 +194,7 @@ struct Tap {
 }
 
 impl Sink for Tap {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         let (pair, message) = (self.pair, self.message);
         let before = {
             let mut inner = self.world.inner();

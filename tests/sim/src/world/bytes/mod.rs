@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use quorlock::sim::probe;
-use quorlock::sim::{Leaving, Link, Mode, Op, Reply, Request, Subscriber};
+use quorlock::sim::{AfterRelease, Link, Mode, Op, Reply, Request, Subscriber};
 
 use super::{Inner, Network};
 use crate::server::Session;
@@ -189,7 +189,7 @@ impl Mark {
                 Op::Extend { .. } => 1,
                 Op::Confirm { .. } => 2,
                 // By whom the lock is taken away; it may be the lease's own client.
-                Op::Release if matches!(request.leaving, Leaving::Forced(_)) => 6,
+                Op::Release if matches!(request.leaving, AfterRelease::Forced(_)) => 6,
                 Op::Release => 3,
                 Op::Inspect => 4,
                 Op::Reserve { .. } => 5,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::native::{Outcome, Trailer, Voted, outcome};
-use quorlock::sim::{Keys, Leaving, Mode, Op, Reply, Request, Value, Waits};
+use quorlock::sim::{AfterRelease, Keys, Mode, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
 use super::{Answered, Mark};
@@ -212,7 +212,7 @@ impl Serving<'_> {
         let inner = &mut *self.inner;
         inner.open_wire(self.wire).lives.counts(counter);
         let local = inner.nodes[node].clock.local(now);
-        let of = |lock: &Known| lock.companions.counter() == counter;
+        let of = |lock: &Known| lock.aux.counter() == counter;
         let lock = known().iter().position(of).unwrap_or(0);
         let before = inner.look_at(node, lock, counter, local);
         let state = &mut inner.nodes[node];
@@ -224,7 +224,7 @@ impl Serving<'_> {
             ));
         }
         if let Some(ballot) = inner.open_wire(self.wire).ballots.last_mut()
-            && ballot.request.keys.companions.counter() == counter
+            && ballot.request.keys.aux.counter() == counter
             && !ballot.over
         {
             ballot.voted.counted |= counted;
@@ -272,7 +272,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         native: true,
         keys: Arc::new(Keys {
             lock: key.into(),
-            companions: known()[place_of_key(key)].companions.clone(),
+            aux: known()[place_of_key(key)].aux.clone(),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,
@@ -285,7 +285,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         }),
         value: Value(value.into()),
         waiter: None,
-        leaving: Leaving::Free,
+        leaving: AfterRelease::Free,
         not_after: 0,
     }
 }

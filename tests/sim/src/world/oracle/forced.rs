@@ -2,7 +2,7 @@
 //! before; its holder is told of that in time (HL1). Until it is, two may work, as docs say: so
 //! a lease that somebody has asked to be taken away is no more judged by S1, S4 and K1.
 
-use quorlock::sim::{Leaving, Request};
+use quorlock::sim::{AfterRelease, Request};
 
 use super::{Inner, name_of, shared};
 use crate::contender::companions_of;
@@ -97,7 +97,7 @@ impl Inner {
 
     /// A client sends a release: it may be of another's lease.
     pub(super) fn is_forced_out(&mut self, request: &Request) {
-        let Leaving::Forced(_) = request.leaving else {
+        let AfterRelease::Forced(_) = request.leaving else {
             return;
         };
         let name = name_of(&request.value.0);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use quorlock::sim::native::Voted;
 use quorlock::sim::{
-    Form, Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
+    Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue,
+    Value,
 };
 
 use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, say, shared};
@@ -373,12 +374,12 @@ impl Inner {
         let reserved = reserved.and_then(|(form, _)| form.reserved(MemoryNode::time(seen.local)));
         let let_in = matches!(request.op, Op::Acquire { let_in: true, .. });
         let another = match (reserved, request.keys.mode) {
-            (None, _) | (Some(Whom::Nobody), _) => false,
-            (Some(Whom::Waiter(_)), Mode::Shared) if let_in => false,
-            (Some(Whom::Waiter(waiter)), mode) if mode.is_alone() => {
+            (None, _) | (Some(ReservedFor::Nobody), _) => false,
+            (Some(ReservedFor::Waiter(_)), Mode::Shared) if let_in => false,
+            (Some(ReservedFor::Waiter(waiter)), mode) if mode.is_alone() => {
                 Some(waiter) != request.waiter.as_ref()
             }
-            (Some(Whom::Readers(_)), Mode::Shared) => false,
+            (Some(ReservedFor::Readers(_)), Mode::Shared) => false,
             (Some(_), _) => true,
         };
         let own = seen
@@ -453,7 +454,7 @@ impl Inner {
         let shares = request.keys.mode == Mode::Shared;
         // Beyond all that was counted for one alone, readers' fences are.
         let base = match &seen.form {
-            Some((Form::Shared { base, .. }, _)) => *base,
+            Some((StoredValue::Shared { base, .. }, _)) => *base,
             _ => before,
         };
         let wrong = match (request.op, reply) {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Instant, Leaving, Op, Reply, Request};
+use quorlock::sim::{AfterRelease, Instant, Op, Reply, Request};
 
 use super::{Inner, MOST_NODES, name_of};
 use crate::neighbour::place_of_key;
@@ -106,7 +106,7 @@ impl Inner {
 
     /// A client sends a release: what it keeps, and for how long, was won.
     pub(super) fn check_keeping(&mut self, client: usize, request: &Request) {
-        let (Op::Release, Leaving::TakenUntil(end)) = (request.op, request.leaving) else {
+        let (Op::Release, AfterRelease::TakenUntil(end)) = (request.op, request.leaving) else {
             return;
         };
         let token = name_of(&request.value.0);
@@ -126,7 +126,7 @@ impl Inner {
     pub(super) fn note_kept(&mut self, node: usize, request: &Request, reply: Option<&Reply>) {
         // What the release did at the one server says nothing of the other, and the link tells nobody of it: a user that is
         // told is held to that at both.
-        if self.has_two_masters(node) || matches!(request.leaving, Leaving::Forced(_)) {
+        if self.has_two_masters(node) || matches!(request.leaving, AfterRelease::Forced(_)) {
             return;
         }
         if let (Op::Release, Some(Reply::Released { held: true } | Reply::Kept)) =

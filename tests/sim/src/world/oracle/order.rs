@@ -14,7 +14,9 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Waiter, Whom};
+use quorlock::sim::{
+    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue, Waiter,
+};
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
 use crate::neighbour::place_of;
@@ -79,7 +81,7 @@ impl Inner {
         local: Instant,
     ) -> Option<Waiter> {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(local));
-        let line = state.line(request.keys.companions.queue(), local)?;
+        let line = state.line(request.keys.aux.queue(), local)?;
         let me = request.waiter.as_ref();
         let before = line.queue.iter().take_while(|p| Some(&p.waiter) != me);
         let shares = request.keys.mode == Mode::Shared;
@@ -100,7 +102,7 @@ impl Inner {
             &self.nodes[node].state,
             self.nodes[node].clock.local(self.time),
         );
-        let line = state.line(request.keys.companions.queue(), local);
+        let line = state.line(request.keys.aux.queue(), local);
         line.is_some_and(|line| line.queue.iter().any(|place| place.waiter == *who))
     }
 
@@ -121,14 +123,14 @@ impl Inner {
     pub(super) fn check_mark(&mut self, node: usize, request: &Request, seen: &Seen) {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(seen.local));
         let form = state.form(&request.keys.lock, seen.local);
-        let quiet = form.is_some_and(|(form, _)| matches!(form, Form::Quiet(_)));
+        let quiet = form.is_some_and(|(form, _)| matches!(form, StoredValue::Uncontended(_)));
         // An adopted lease of such a slot passes no waiter. Where a foreign value has ended a native
         // vote may stand, as below, and be asked for again by script.
         let foreign = self.nodes[node].foreign[place_of(&request.keys)];
         if !quiet || foreign || self.is_unwanted(request) || self.oracle.steps_seen {
             return;
         }
-        let line = state.line(request.keys.companions.queue(), seen.local);
+        let line = state.line(request.keys.aux.queue(), seen.local);
         let mut queue = line.into_iter().flat_map(|line| &line.queue);
         let me = request.waiter.as_ref();
         let live = |w: &Waiter| Some(w) != me && state.listeners(w) > 0;
@@ -140,9 +142,9 @@ impl Inner {
     /// A node has voted for whoever asks.
     pub(super) fn check_order(&mut self, node: usize, request: &Request, seen: &Seen) {
         let time = MemoryNode::time(seen.local);
-        let called = |form: &Form| match form {
-            Form::Free { until, whom } | Form::Shared { until, whom, .. } => {
-                let waiter = request.waiter.clone().map(Whom::Waiter);
+        let called = |form: &StoredValue| match form {
+            StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. } => {
+                let waiter = request.waiter.clone().map(ReservedFor::Waiter);
                 waiter.as_ref() == Some(whom) && time <= *until
             }
             // A lease that goes on elsewhere stays before those who wait.

@@ -62,7 +62,7 @@ impl Inner {
         for (i, node) in self.nodes.iter().enumerate() {
             let now = node.clock.local_ms(self.time);
             let lines = known().iter();
-            let lines = lines.filter_map(|lock| node.state.line(lock.companions.queue(), now));
+            let lines = lines.filter_map(|lock| node.state.line(lock.aux.queue(), now));
             for Waiter { number, inbox } in lines.flat_map(|l| &l.queue).map(|p| &p.waiter) {
                 let excused = self.is_excused_in_line(i, *number, inbox);
                 let client = (0..self.clients.len()).find(|c| inbox_of(*c) == *inbox)?;

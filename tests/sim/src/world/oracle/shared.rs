@@ -10,7 +10,8 @@
 //! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
 use quorlock::sim::{
-    Companions, Form, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
+    AuxKeys, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue,
+    Value,
 };
 
 use super::{Inner, Seen, holds_until, name_of};
@@ -22,7 +23,7 @@ use crate::world::Node;
 pub(super) fn votes_on(
     state: &MemoryNode,
     lock: &[u8],
-    companions: &Companions,
+    aux: &AuxKeys,
     now: Instant,
 ) -> Vec<(Value, Instant)> {
     let time = MemoryNode::time(now);
@@ -33,7 +34,7 @@ pub(super) fn votes_on(
         return vec![(holder.clone(), holds_until(form, end))];
     }
     if form.is_shared() {
-        readers_on(state, companions, now)
+        readers_on(state, aux, now)
     } else {
         Vec::new()
     }
@@ -42,10 +43,10 @@ pub(super) fn votes_on(
 /// The votes that share it, whatever stands under the lock's own key.
 pub(in crate::world) fn readers_on(
     state: &MemoryNode,
-    companions: &Companions,
+    aux: &AuxKeys,
     now: Instant,
 ) -> Vec<(Value, Instant)> {
-    let key = companions.shared();
+    let key = aux.shared();
     let time = MemoryNode::time(now);
     let readers = state.readers(&key, now).into_iter();
     let readers = readers.flat_map(|readers| &readers.votes);
@@ -56,7 +57,7 @@ pub(in crate::world) fn readers_on(
 
 /// All votes on a node.
 pub(super) fn all_votes(node: &Node, now: Instant) -> impl Iterator<Item = Value> {
-    let of = |lock: &Known| votes_on(&node.state, &lock.lock, &lock.companions, now);
+    let of = |lock: &Known| votes_on(&node.state, &lock.lock, &lock.aux, now);
     let votes = known().iter().flat_map(of).map(|(value, _)| value);
     let votes: Vec<_> = votes.chain(tokens(&node.state, now)).collect();
     votes.into_iter()
@@ -79,7 +80,7 @@ pub(super) fn has_entered(
     let of = |key: &[u8]| state.hashes(now).find(|(other, ..)| *other == key);
     let owner = keys.field.as_ref()?.name.to_vec();
     let (_, lock, end) = of(&keys.lock)?;
-    let (_, tokens, _) = of(keys.companions.queue())?;
+    let (_, tokens, _) = of(keys.aux.queue())?;
     let counted = tokens.keys().any(|field| field.starts_with(token));
     (lock.contains_key(&owner) && counted).then_some(end)
 }
@@ -92,7 +93,7 @@ impl Inner {
         if keys.field.is_some() {
             return has_entered(&node.state, keys, token, now).is_some();
         }
-        let votes = votes_on(&node.state, &hold.lock_key(), &keys.companions, now);
+        let votes = votes_on(&node.state, &hold.lock_key(), &keys.aux, now);
         votes.iter().any(|(value, _)| value.0.starts_with(token))
     }
 
@@ -111,7 +112,7 @@ impl Inner {
                 .into_iter()
                 .collect();
         }
-        votes_on(state, &keys.lock, &keys.companions, now)
+        votes_on(state, &keys.lock, &keys.aux, now)
     }
 
     /// RW1 on a node, S3 of readers, and RW5: by what has changed there.
@@ -124,10 +125,10 @@ impl Inner {
     ) {
         let (lock, now) = (&request.keys.lock, seen.local);
         let state = &self.nodes[node].state;
-        let after = readers_on(state, &request.keys.companions, now);
+        let after = readers_on(state, &request.keys.aux, now);
         let form = state.form(lock, now).map(|(form, _)| form);
         let alone = form.is_some_and(|form| form.holder(MemoryNode::time(now)).is_some());
-        let forgotten = !form.is_some_and(Form::is_shared);
+        let forgotten = !form.is_some_and(StoredValue::is_shared);
         // What is left of readers behind a hold of one alone had ended before that.
         let lost = seen.readers.iter().find(|(value, until)| {
             let still = after
@@ -187,7 +188,8 @@ impl Inner {
             seen.form.as_ref().map(|(form, _)| form),
             after.map(|(form, _)| form),
         ];
-        let reserved = |form: &Form| matches!(form.reserved(time), Some(Whom::Readers(_)));
+        let reserved =
+            |form: &StoredValue| matches!(form.reserved(time), Some(ReservedFor::Readers(_)));
         let called = forms.into_iter().flatten().any(reserved);
         let own = seen
             .readers

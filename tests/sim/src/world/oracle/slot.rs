@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use quorlock::sim::{MemoryNode, Mode, Reply, Request, Whom};
+use quorlock::sim::{MemoryNode, Mode, Reply, Request, ReservedFor};
 
 use super::{Inner, Seen, shared};
 use crate::contender::{KEYS, NAMES};
@@ -31,7 +31,7 @@ pub(super) fn requests(request: &Request) -> Vec<Request> {
 fn is_reserved(one: &Request, before: &Seen) -> bool {
     let form = before.form.as_ref();
     let whom = form.and_then(|(form, _)| form.reserved(MemoryNode::time(before.local)));
-    whom.is_some() && whom.cloned() == one.waiter.clone().map(Whom::Waiter)
+    whom.is_some() && whom.cloned() == one.waiter.clone().map(ReservedFor::Waiter)
 }
 
 impl Inner {
@@ -74,7 +74,7 @@ impl Inner {
 
     fn votes_on(&self, node: usize, one: &Request, seen: &Seen) -> Vec<quorlock::sim::Value> {
         let state = &self.nodes[node].state;
-        let votes = shared::votes_on(state, &one.keys.lock, &one.keys.companions, seen.local);
+        let votes = shared::votes_on(state, &one.keys.lock, &one.keys.aux, seen.local);
         votes.into_iter().map(|(value, _)| value).collect()
     }
 
@@ -100,7 +100,7 @@ impl Inner {
             self.nodes[node].clock.local(self.time),
         );
         let votes = |lock: &&Known| {
-            let votes = shared::votes_on(state, &lock.lock, &lock.companions, local);
+            let votes = shared::votes_on(state, &lock.lock, &lock.aux, local);
             votes.iter().any(|(value, _)| *value == request.value)
         };
         known()[NAMES.len()..KEYS.len()]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Instant, Ticket};
+use quorlock::sim::{Instant, RequestContext};
 
 use super::{Inner, Time};
 
@@ -36,7 +36,7 @@ impl Inner {
 
     /// A node's `TIME` has reached a client. If that cannot be but for a step
     /// forward, what stood on the node is worth less by it.
-    pub(in crate::world) fn told_time(&mut self, client: usize, ticket: Ticket, time: u64) {
+    pub(in crate::world) fn told_time(&mut self, client: usize, ticket: RequestContext, time: u64) {
         let now = self.clients[client].now(self.time);
         let micros = |at: Instant| (at.0 / 1000) as i64;
         let (low, high) = (time as i64 - micros(now), time as i64 - micros(ticket.sent));

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::node::redis::dial::{Stream, Undialled, unreachable};
+use crate::node::redis::dial::{DialError, Stream, unreachable};
 
 /// A name of two addresses, with a server at each that says so of itself; `None`: nobody
 /// listens there.
 struct Name([Option<[&'static str; 2]>; 2], Mutex<Vec<Far>>);
 
 impl Name {
-    fn reach(&self, place: usize, texts: &[String]) -> Result<Stream, Undialled> {
+    fn reach(&self, place: usize, texts: &[String]) -> Result<Stream, DialError> {
         if self.0[place].is_none() {
             return Err(unreachable(&io::ErrorKind::ConnectionRefused.into()));
         }
@@ -69,7 +69,9 @@ async fn told(servers: [Option<[&'static str; 2]>; 2]) -> Vec<FaultKind> {
     for _ in 0..50 {
         let event = poll_fn(|cx| Poll::Ready(link.connection.next(cx))).await;
         match event {
-            Poll::Ready(Event::Connected(Err(fault))) => link.connection.connect_failed(fault),
+            Poll::Ready(ConnectionEvent::NewConnection(Err(fault))) => {
+                link.connection.connect_failed(fault)
+            }
             Poll::Ready(_) => {}
             Poll::Pending => tokio::task::yield_now().await,
         }

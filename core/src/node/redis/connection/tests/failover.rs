@@ -9,7 +9,7 @@ use crate::node::Repair;
 use crate::node::address::Sentinels;
 use crate::node::admission::{GRACE, Info};
 use crate::node::redis::connect::locate;
-use crate::node::redis::dial::Undialled;
+use crate::node::redis::dial::DialError;
 
 const EXTEND: Op = Op::Extend {
     ttl: Duration::from_secs(1),
@@ -58,7 +58,7 @@ impl Dial for World {
             Answers::Silence => Box::pin(std::future::pending()),
             Refused => Box::pin(async {
                 let fault = Fault::new(FaultKind::Unreachable, "refused", false);
-                Err(Undialled::Refused(fault))
+                Err(DialError::Refused(fault))
             }),
             Say(texts) => {
                 let (near, far) = dial::pair();
@@ -180,16 +180,16 @@ async fn back_at_the_one_before_it_counts_again() {
 
 #[tokio::test]
 async fn a_master_in_between_that_was_never_met_may_vote_too() {
-    let reign = |text: &str| Info::parse(text).reign;
-    let first = reign("master_replid:1\nmaster_replid2:0\n");
-    let third = reign("master_replid:3\nmaster_replid2:2\n");
+    let promotions = |text: &str| Info::parse(text).promotions;
+    let first = promotions("master_replid:1\nmaster_replid2:0\n");
+    let third = promotions("master_replid:3\nmaster_replid2:2\n");
     // At the address of the first, or at another; wherever the second is.
     for host in ["a", "c"] {
         let mut link = link(World::of([("a", Refused)]), true);
-        link.reign = first;
+        link.promotions = first;
         link.moves("a", 1);
         assert!(link.extends());
-        link.reign = third;
+        link.promotions = third;
         link.moves(host, 3);
         link.turns().await;
         assert!(!link.extends());
@@ -202,9 +202,9 @@ async fn a_master_in_between_that_was_never_met_may_vote_too() {
     }
     // One that has restarted took nobody's place.
     let mut link = link(World::of([]), true);
-    link.reign = first;
+    link.promotions = first;
     link.moves("a", 1);
-    link.reign = reign("master_replid:4\nmaster_replid2:0\n");
+    link.promotions = promotions("master_replid:4\nmaster_replid2:0\n");
     link.moves("a", 2);
     assert!(link.extends());
 }
@@ -274,7 +274,7 @@ async fn a_switch_puts_the_connection_in_doubt() {
         let mut events = 0;
         for _ in 0..20 {
             let next = poll_fn(|cx| Poll::Ready(link.connection.next(cx))).await;
-            events += u32::from(matches!(next, Poll::Ready(Event::Moved)));
+            events += u32::from(matches!(next, Poll::Ready(ConnectionEvent::Moved)));
             tokio::task::yield_now().await;
         }
         assert_eq!(events, u32::from(moved));

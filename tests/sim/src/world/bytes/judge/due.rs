@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quorlock::defaults;
-use quorlock::sim::{Leaving, Op, Subscriber, Value};
+use quorlock::sim::{AfterRelease, Op, Subscriber, Value};
 
 use crate::world::bytes::{Sent, Wire, names_waiter_alone};
 use crate::world::events::Event;
@@ -258,7 +258,7 @@ impl Inner {
         };
         let (value, client) = (open.request.value.clone(), self.pairs[pair].client);
         // A forced release undoes no request of its client: the holder may ask for the lease yet.
-        let forced = matches!(open.request.leaving, Leaving::Forced(_));
+        let forced = matches!(open.request.leaving, AfterRelease::Forced(_));
         if value.0.is_empty() || forced {
             return;
         }

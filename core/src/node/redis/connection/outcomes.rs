@@ -1,0 +1,102 @@
+//! What becomes of a request that its server has answered: its requester is told, or it is asked
+//! again, by script, on a new connection, or elsewhere in its cluster.
+
+use super::{Connection, POSTPONED};
+use crate::mutex::lock;
+use crate::node::redis::outbox::Item;
+use crate::node::redis::pipe::InFlight;
+use crate::node::redis::replies::Outcome;
+use crate::node::redis::server_error::Redirect;
+use crate::node::{Fault, FaultKind, Reply};
+
+impl Connection {
+    /// What a reply has told, of whomever.
+    pub(super) fn take_outcomes(&mut self) {
+        self.failures = 0;
+        while let Some((item, outcome)) = self.done.pop_front() {
+            self.take_outcome(item, outcome);
+        }
+        if let Some(memory) = self.up.as_mut().and_then(InFlight::take_memory) {
+            lock(&self.outbox.server).memory = memory;
+        }
+        if self.up.as_ref().is_some_and(InFlight::evicts) {
+            // It is refused there, or no more.
+            self.readmit();
+        }
+    }
+
+    fn take_outcome(&mut self, mut item: Box<Item>, outcome: Outcome) {
+        match outcome {
+            Outcome::AskByScript => {
+                item.by_script();
+                self.waiting.again(item);
+            }
+            Outcome::NoScript if !item.with_text => {
+                item.with_text = true;
+                self.waiting.again(item);
+            }
+            Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
+            Outcome::OtherRecord if !item.readmitted => {
+                item.readmitted = true;
+                item.by_script();
+                self.waiting.again(item);
+                self.readmit();
+            }
+            Outcome::OtherRecord => {
+                item.fail(FaultKind::NotReady, "its record has changed twice", true);
+            }
+            Outcome::Elsewhere(redirect, fault) => match &self.target.routes {
+                Some(routes) => {
+                    let here = &self.target.address.endpoint;
+                    routes.redirected(item, redirect, here, self.is_calm());
+                }
+                None if item.is_release() => self.failed(item, fault),
+                None => item.tell(Reply::Failed(fault), None),
+            },
+            Outcome::Demoted(fault) => {
+                // What the address leads to now is another question.
+                self.readmit();
+                self.failed(item, fault);
+            }
+            // Its one key says too little to call it lost.
+            Outcome::Reply(Reply::NotMine, _) if item.prolongs => {
+                if let Some(routes) = &self.target.routes {
+                    let here = &self.target.address.endpoint;
+                    routes.redirected(item, Redirect::TryAgain, here, false);
+                }
+            }
+            Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
+                self.failed(item, fault);
+            }
+            Outcome::Reply(reply, time) => {
+                // Whoever asks one server alone knows its clock, and says until when.
+                if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {
+                    up.told(&item, self.clock.now(), time);
+                }
+                let reply = match time {
+                    Some(time) => self.look_at_time(item.ticket, time, reply),
+                    None => reply,
+                };
+                let reply =
+                    self.failover
+                        .worth(reply, &item.request, item.ticket.server, self.clock.now());
+                item.tell(reply, time);
+            }
+        }
+    }
+
+    /// Whether no quarantine lasts on it, of a shard.
+    fn is_calm(&self) -> bool {
+        self.clock.now() >= self.calm_from
+    }
+
+    /// The server could not carry a request out. A release is tried again.
+    fn failed(&mut self, mut item: Box<Item>, fault: Fault) {
+        item.tell(Reply::Failed(fault), None);
+        if item.is_release() {
+            self.postponed.push_back(item);
+            self.due = self.due.min(self.clock.now() + POSTPONED);
+            self.arm(self.clock.now());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What comes back over a connection: each reply is that of the oldest request, and may be one of
+//! several that this has.
+
+use std::collections::VecDeque;
+
+use redis::Value as Resp;
+
+use super::{InFlight, PendingReply, REMEMBERED, counted_on};
+use crate::clock::Instant;
+use crate::hash::{HashMap, fnv1a};
+use crate::lean::trim;
+use crate::node::admission::Info;
+use crate::node::native::outcome;
+use crate::node::redis::native;
+use crate::node::redis::outbox::Item;
+use crate::node::redis::replies::{self, Outcome};
+use crate::node::{Op, Reply};
+
+impl InFlight {
+    /// A push has said that a channel is heard, or is no more.
+    pub(super) fn take_listening(&mut self) {
+        if let Some(PendingReply::Listen) = self.places.front() {
+            self.places.pop_front();
+        }
+    }
+
+    /// The reply to a request has told the server's `TIME`, in µs.
+    pub(crate) fn told(&mut self, item: &Item, now: Instant, time: u64) {
+        if item.ticket.server == self.server {
+            self.clock.observe(item.written, now, time, self.drift);
+        }
+    }
+
+    /// Takes a reply, the oldest request's; appends to `done` what it tells of whom.
+    /// Returns false if nobody has asked.
+    pub(crate) fn take_reply(
+        &mut self,
+        reply: Resp,
+        done: &mut VecDeque<(Box<Item>, Outcome)>,
+    ) -> bool {
+        let before = done.len();
+        let waited = matches!(self.places.front(), Some(PendingReply::Wait));
+        let asked = self.read(reply, done);
+        if self.evicts {
+            // What it gives or keeps from here on is no vote: it is asked for again where the server
+            // is admitted anew, or refused.
+            let votes = |item: &Item| !matches!(item.request.op, Op::Release | Op::Inspect);
+            let since = done.range_mut(before..).filter(|(item, _)| votes(item));
+            since.for_each(|(_, outcome)| *outcome = Outcome::OtherRecord);
+        }
+        if let Some(replicas) = self.replicas.as_mut().filter(|_| !waited) {
+            replicas.park(done, before);
+        }
+        asked
+    }
+
+    /// The same, of a reply whatever replicas have.
+    fn read(&mut self, reply: Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) -> bool {
+        self.heard = true;
+        self.replies += 1;
+        let Some(place) = self.places.front_mut() else {
+            return false;
+        };
+        match place {
+            PendingReply::Script(item) => {
+                if let Some(item) = item.take() {
+                    let said = replies::outcome(item.request.op, &reply);
+                    let granted = matches!(said, Outcome::Reply(Reply::Granted { .. }, _));
+                    if granted {
+                        warm_up(&mut self.warm, &item);
+                    }
+                    if granted {
+                        self.hush(&item.request);
+                    }
+                    done.push_back((item, said));
+                }
+            }
+            PendingReply::Delete(item) => {
+                self.lean_text |= replies::is_forgotten(&reply);
+                if let Some(item) = item.take() {
+                    let said = match reply {
+                        Resp::Int(1) => Outcome::Reply(Reply::Released { held: true }, None),
+                        _ => Outcome::AskByScript,
+                    };
+                    done.push_back((item, said));
+                }
+            }
+            PendingReply::Acquire(item, left, replies) => {
+                replies.take(reply);
+                *left -= 1;
+                if *left > 0 {
+                    return true;
+                }
+                let (item, replies) = (item.take(), std::mem::take(replies));
+                if let Some(item) = item.as_ref().filter(|_| replies.told) {
+                    warm_up(&mut self.warm, item);
+                }
+                if let Some(failed) = &replies.failed {
+                    done.extend(item.map(|item| {
+                        let said = replies::outcome(item.request.op, failed);
+                        (item, said)
+                    }));
+                } else if replies.voted.stored
+                    && item
+                        .as_ref()
+                        .is_none_or(|i| native::needs_trailer(&i.request, self.guard.as_ref()))
+                {
+                    self.voted.push_back((item, replies));
+                } else {
+                    done.extend(item.map(|item| {
+                        let said = outcome(&item.request, replies.voted, None);
+                        (item, replies::of_native(said, None))
+                    }));
+                }
+            }
+            PendingReply::Trailer(reading) => {
+                reading.take(&reply, self.guard.as_ref());
+                if reading.left > 0 {
+                    return true;
+                }
+                for (item, replies) in self.voted.drain(..) {
+                    let Some(item) = item else { continue };
+                    let said = match &reading.failed {
+                        Some(fault) => Outcome::Reply(Reply::Failed(fault.clone()), None),
+                        None => {
+                            let said = outcome(&item.request, replies.voted, Some(reading.trailer));
+                            replies::of_native(said, Some(reading.trailer.time))
+                        }
+                    };
+                    done.push_back((item, said));
+                }
+                trim(&mut self.voted);
+            }
+            PendingReply::Memory => match &reply {
+                // A user that may not ask was told so on connect.
+                Resp::ServerError(_) => self.look_at = Instant::FAR,
+                said => {
+                    let info = Info::parse(&replies::text(said));
+                    self.evicts = info.evicts();
+                    self.memory = Some(info.memory);
+                }
+            },
+            PendingReply::Listen => {
+                // Whoever may not listen asks from time to time.
+                self.listens = false;
+                self.places.pop_front();
+                // A push would have come before it: see `take_listening`.
+                return matches!(reply, Resp::ServerError(_));
+            }
+            PendingReply::Wait => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.take(&reply, done);
+                }
+            }
+        }
+        self.places.pop_front();
+        trim(&mut self.places);
+        true
+    }
+}
+
+/// Remembers that the life of the counter was told with `item`, where it was.
+fn warm_up(warm: &mut HashMap<u64, Instant>, item: &Item) {
+    let Some((counter, life)) = counted_on(item).filter(|_| item.cold) else {
+        return;
+    };
+    if warm.len() >= REMEMBERED {
+        warm.clear();
+    }
+    warm.insert(fnv1a(counter), item.written + life / 4);
+}

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Clock, Hold, Inbox, Instant, Lines, Link, LossReason, Request, RequestContext,
-    Set, Sink, Sleep, Terms, Timing, Wait, Waits, Wakers, Watchdog, acquire,
+    Acquired, Asked, Clock, Hold, Inbox, Instant, Link, LocalQueues, LossReason, Request,
+    RequestContext, Set, Sink, Sleep, Terms, Timing, Wait, Waits, Wakers, Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder, ErrorKind, Owner};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -103,7 +103,7 @@ impl Stage {
         let (set, result) = (self.sets[client].clone(), won.clone());
         let inbox = Inbox::new(self.world.inbox(client), &set.links);
         self.world.spawn(client, async move {
-            let lines: Arc<Lines> = Arc::default();
+            let lines: Arc<LocalQueues> = Arc::default();
             let wait = Wait {
                 limit: Some(long),
                 lines: &lines,

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Inbox, Instant, Keys, Lines, Mode, Set, Terms, Timing, Wait, Waits, acquire,
+    Acquired, Asked, Inbox, Instant, Keys, LocalQueues, Mode, Set, Terms, Timing, Wait, Waits,
+    acquire,
 };
 use quorlock_sim::contender::{KEYS, keys_of};
 use quorlock_sim::random::Random;
@@ -106,7 +107,7 @@ fn play(how: Play, seed: u64) -> Seen {
             let links = world.links(client);
             let set = Set::new(links, world.clock(client), random, TTL, 0.01, |_| ());
             let inbox = Inbox::new(world.inbox(client), &set.links);
-            (Arc::new(set), inbox, Arc::new(Lines::default()))
+            (Arc::new(set), inbox, Arc::new(LocalQueues::default()))
         })
         .collect();
     for user in 0..how.users {

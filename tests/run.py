@@ -236,7 +236,7 @@ GATE = [
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),
     # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
     Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184),
-    chaos_tools("faults-tools", 69, "faults", "kinds", "proxy"),
+    chaos_tools("faults-tools", 90, "faults", "kinds", "proxy", "workers"),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
     chaos("faults", "faults", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"),
     # Incidents, and the alerts of docs/operations: what is meant fires, and nothing else.
@@ -258,7 +258,7 @@ GATE = [
     chaos_tools("leaders-tools", 22, "terms"),
     # An election while its leader is stopped, killed or cut off.
     chaos("leaders", "leaders", "--times", "3"),
-    chaos_tools("failover-tools", 11, "failovers"),
+    chaos_tools("failover-tools", 11, "failover"),
     # A node with replicas and sentinels whose master is killed, stopped or told to give way.
     chaos("failover", "failover"),
     chaos("demo", "demo", "--lock", "on"),

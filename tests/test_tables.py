@@ -33,7 +33,7 @@ PLACES = {
     "cli": ["../core/cli/tests/*.rs", "../core/cli/src/**/*.rs"],
     "restarts": ["chaos/restarts.py"],
     "faults": ["chaos/test_kinds.py"],
-    "failover": ["chaos/failovers.py"],
+    "failover": ["chaos/failover.py"],
     "tests": ["test_*.py", "consumers/test_*.py", "peers/test_*.py", "peers/suites/*.py", "interop/test_*.py"],
 }
 TEXT = {place: "\n".join(path.read_text() for glob in globs for path in TESTS.glob(glob)) for place, globs in PLACES.items()}

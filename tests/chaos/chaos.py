@@ -20,7 +20,8 @@ TESTS = os.path.dirname(HERE)
 sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "scenarios")]
 
 from check import Verdict  # noqa: E402
-from crew import missing  # noqa: E402
+from crew import LANGUAGES, missing  # noqa: E402
+from history import Writer  # noqa: E402
 from proxy import ROOT  # noqa: E402
 from stage import RespError  # noqa: E402
 
@@ -32,7 +33,7 @@ def once(run, asked, seed):
     verdict, kept = Verdict(), os.path.join(ROOT, "target", asked.run)
     with tempfile.TemporaryDirectory(prefix="qlchaos") as folder:
         try:
-            wrong, judged = run.play(asked, folder, seed), True
+            wrong, judged = run.play(asked, Writer(os.path.join(folder, "history")), seed), True
         except (RespError, OSError, RuntimeError) as error:
             wrong, judged = [f"the run broke off: {type(error).__name__}: {error}"], False
         shutil.rmtree(kept, ignore_errors=True)
@@ -58,7 +59,7 @@ def main():
     run.arguments(parser)
     asked = parser.parse_args(sys.argv[2:])
     asked.run = name
-    lacking = missing(run.languages(asked))
+    lacking = missing(getattr(run, "languages", lambda _: LANGUAGES)(asked))
     if lacking:
         print(f"there is no {lacking}: run `make build` first", file=sys.stderr)
         return 2

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import check2
-from history import NEVER, STRAY, language, read
+from history import NEVER, STRAY, covered, language, read
 
 
 @dataclass
@@ -161,11 +161,8 @@ def troubles(history):
 
 def calm_seconds(history):
     """For how long nothing was wrong."""
-    reached, calm = history.notes["begin"], 0
-    for begin, end in [*sorted(troubles(history)), (history.notes["end"], NEVER)]:
-        calm += max(0, begin - reached)
-        reached = max(reached, end)
-    return calm / 1e9
+    begin, end = history.notes["begin"], history.notes["end"]
+    return (end - begin - covered(troubles(history), begin, end)) / 1e9
 
 
 def stands(history):
@@ -210,11 +207,7 @@ def late_waits(history, late_ms):
 
 def faulty_seconds(history, begin, end):
     """How long at least one fault was on."""
-    total, reached = 0, begin
-    for fault in sorted(history.faults.values(), key=lambda fault: fault.begin):
-        total += max(0, min(fault.end, end) - max(fault.begin, reached))
-        reached = max(reached, min(fault.end, end))
-    return total / 1e9
+    return covered([(fault.begin, fault.end) for fault in history.faults.values()], begin, end) / 1e9
 
 
 def figures(history):

@@ -73,13 +73,14 @@ class Terms:
 
 
 class Crew:
-    """The workers of a run and their resource. At the end of `with` all of them end, and the history is told the resource's figures."""
+    """The workers of a run and their resource, from the begin of `with` to its end. Then the history is told the resource's figures."""
 
-    def __init__(self, folder, urls, history, terms, *, end=NEVER, honour=True, own=None):
+    def __init__(self, history, urls, terms, workers=(), *, end=NEVER, honour=True, own=None, folder=None):
         """`urls`: of the nodes, for the worker of a name; `own`: what a worker of a name finds in its environment, too."""
-        self.history, self.terms, self.figures, self.wrong = history, terms, {}, []
-        self._folder, self._urls, self._own, self._end = folder, urls, own or {}, end
-        resource = os.path.join(folder, "resource")
+        self.history, self.terms, self.wrong = history, terms, []
+        self._urls, self._first, self._own, self._end = urls, workers, own or {}, end
+        self._folder = folder or os.path.dirname(history.path)
+        resource = os.path.join(self._folder, "resource")
         self._environment = {**os.environ, **terms.environment(), "CHAOS_END": str(end), "CHAOS_HISTORY": history.path, "CHAOS_RESOURCE": resource}
         self._resource = subprocess.Popen(
             [sys.executable, os.path.join(HERE, "protected.py"), resource, "honour" if honour else "ignore"],
@@ -88,6 +89,8 @@ class Crew:
         self._workers = {}
 
     def __enter__(self):
+        for name in self._first:
+            self.start(name)
         return self
 
     def __exit__(self, *_):
@@ -95,8 +98,7 @@ class Crew:
             if worker.poll() is None:
                 self.signal(name, signal.SIGKILL)
                 worker.wait()
-        self.figures = json.loads(self._resource.communicate()[0])
-        for name, value in self.figures.items():
+        for name, value in json.loads(self._resource.communicate()[0]).items():
             self.history.write("note", name.replace("_", "-"), value)
 
     def __len__(self):

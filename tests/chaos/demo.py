@@ -9,7 +9,7 @@ from collections import Counter
 
 from check import agreement, disorder, double_holds, repeated
 from crew import LANGUAGES, Crew, Terms
-from history import Live, Writer, language, read
+from history import Live, language, read
 from stage import Stage
 
 NODES = 5
@@ -25,10 +25,6 @@ LEDGER = "ledger"
 def arguments(parser):
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("DEMO_SECONDS") or 12))
     parser.add_argument("--lock", choices=["on", "off"], default=os.environ.get("LOCK") or "on")
-
-
-def languages(_asked):
-    return LANGUAGES
 
 
 def heading(asked):
@@ -73,15 +69,12 @@ def disturb(stage, crew, history, seconds):
     crew.join(0)
 
 
-def play(asked, folder, _seed):
-    history = Writer(os.path.join(folder, "history"))
+def play(asked, history, _seed):
     workload = "lock" if asked.lock == "on" else "unlocked"
     # The options are those that a client has by itself.
     terms = Terms(nodes=NODES, work=(f"{workload}:{LEDGER}",), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=10_000, hold=2, long=0, steady=1)
     end = time.monotonic_ns() + int(asked.seconds * 1e9)
-    with Stage(NODES) as stage, Crew(folder, lambda _: stage.urls(), history, terms, end=end, honour=False) as crew:
-        for name in WORKERS:
-            crew.start(name)
+    with Stage(NODES) as stage, Crew(history, lambda _: stage.urls(), terms, WORKERS, end=end, honour=False) as crew:
         disturb(stage, crew, history, asked.seconds)
     return crew.wrong
 

@@ -7,17 +7,25 @@ import argparse
 import itertools
 import os
 import random
+import re
 import threading
 import time
+from collections import Counter
 
-import failovers
 import servers
+from check import agreement, exclusion, fences, updates
 from crew import LANGUAGES, Crew, Terms
-from failovers import BY_HAND, GRACE_SECONDS, KILLED, KINDS, STOPPED
-from history import Live, Writer
+from history import NEVER, Live, read
 from stage import Stage
-from witness import watch
+from witness import Witness
 
+KILLED, STOPPED, BY_HAND = KINDS = ("killed", "stopped", "by-hand")
+# For which a promoted server gives no votes, beyond the longest ttl: what the core has (`GRACE` in its admission).
+GRACE_SECONDS = 15
+# What a client may need beyond that, to meet the promoted server and to win: a floor for sanity, for a busy machine too.
+LATE_SECONDS = 15
+# Of the failovers, this many must have met a holder, and a waiter, or there was nothing to see.
+LIVE_SHARE = 0.5
 REPLICAS, SENTINELS = 2, 3
 # Longer than a failover takes, so that a lease outlives it; a lock is held for as long at most.
 TTL_MS = 6000
@@ -50,13 +58,15 @@ class Lane:
         self._terms = Terms(nodes=1, work=(f"lock:a{number}", f"lock:b{number}"), ttl=ttl, max_ttl=ttl, node_timeout=NODE_TIMEOUT_MS,
                             wait=WAIT_MS, hold=hold, guard=guard, wait_replicas=wait_replicas)
         self._locks = dict(self._terms.keys())
+        languages = UNGUARDED if guard == "off" else LANGUAGES
+        self._workers = [f"{language}-{number}.{place}" for place, language in enumerate(languages, 1)]
         self._stage = None
 
     def run(self):
         try:
             with Stage(1, replicas=REPLICAS, sentinels=SENTINELS, declare=False) as self._stage:
                 self._stage.declare(max_ttl=self._terms.max_ttl, guard=self._guard != "off")
-                with Crew(self._folder, lambda _: self._stage.urls(), self._history, self._terms) as crew:
+                with Crew(self._history, lambda _: self._stage.urls(), self._terms, self._workers, folder=self._folder) as crew:
                     self._play(crew)
                 self.wrong += crew.wrong
         except Exception as error:  # the other stages go on
@@ -65,8 +75,6 @@ class Lane:
             self._live.close()
 
     def _play(self, crew):
-        for place, language in enumerate(UNGUARDED if self._guard == "off" else LANGUAGES):
-            crew.start(f"{language}-{self.number}.{place + 1}")
         for place, kind in enumerate(self.kinds):
             # Of each kind the first meets replicas that have everything, the next some that are behind, and so on. Where
             # double holds must show, all are behind.
@@ -159,25 +167,83 @@ def tries(asked):
     return TRIES if asked.guard == "off" else 1
 
 
-def play(asked, folder, seed):
+def play(asked, history, seed):
     if asked.server:
         servers.OUT.mkdir(parents=True, exist_ok=True)
         servers.fetch()
         os.environ["PATH"] = f"{servers.stand_in(asked.server)}{os.pathsep}{os.environ['PATH']}"
-    history, over = Writer(os.path.join(folder, "history")), threading.Event()
     history.write("note", "ttl-ms", TTL_MS)
     history.write("note", "guarded", int(asked.guard != "off"))
-    lanes = lanes_of(asked, folder, history, seed)
+    lanes = lanes_of(asked, os.path.dirname(history.path), history, seed)
     threads = [threading.Thread(target=lane.run, daemon=True) for lane in lanes]
-    watcher = threading.Thread(target=watch, args=(history, over), daemon=True)
-    for thread in [watcher, *threads]:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    over.set()
-    watcher.join()
+    with Witness(history):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return [line for lane in lanes for line in lane.wrong]
 
 
-def judge(asked, history, verdict):
-    failovers.judge(history, dict.fromkeys(asked.kinds, asked.count * len(asked.wait_replicas)), verdict)
+def stage_of(lock):
+    return re.search(r"\d+$", lock)[0]
+
+
+class Failover:
+    """One of them, with the holds of its stage."""
+
+    def __init__(self, history, fault):
+        holds = [hold for hold in history.holds if stage_of(hold.lock) == fault.whom]
+        fails = [(invoked, returned) for _, lock, invoked, returned, _, _ in history.fails if stage_of(lock) == fault.whom]
+        self.kind, self.done = fault.kind, fault.end < NEVER
+        # Those that were held when it began, and those of them that were held beyond its end.
+        self.held = [hold for hold in holds if hold.acquired < fault.begin < hold.until]
+        self.survived = [hold for hold in self.held if hold.until > fault.end]
+        waits = [(hold.invoked, hold.acquired) for hold in holds] + fails
+        self.waited = sum(invoked < fault.begin < over for invoked, over in waits)
+        later = [hold.acquired for hold in holds if hold.acquired > fault.end]
+        first = min(later, default=NEVER)
+        # From its begin to the first lock that is won behind it, less the time in which nothing could run.
+        self.without = first if first == NEVER else first - fault.begin - history.stalled(fault.begin, first)
+        self.took = fault.end - fault.begin
+
+
+def seconds(values):
+    """Their middle and their largest, as people read them."""
+    values = sorted(values)
+    if not values:
+        return "none"
+    return f"median {values[len(values) // 2] / 1e9:.1f} s, worst {values[-1] / 1e9:.1f} s"
+
+
+def lateness(failovers, verdict, quarantine):
+    """After each a lock is won again, no later than the guard asks for; `quarantine`: what that is, in ns."""
+    limit = quarantine + LATE_SECONDS * 1e9
+    for kind in KINDS:
+        those = [one for one in failovers if one.kind == kind]
+        if not those:
+            continue
+        late = [one for one in those if one.without > limit + one.took]
+        without, took = seconds(one.without for one in those if one.without < NEVER), seconds(one.took for one in those)
+        verdict.line(not late, f"{kind}: no lock was won for {without}, too long in {len(late)} of {len(those)}; "
+                               f"the failover took {took}")
+        held, survived = (sum(len(holds) for holds in some) for some in
+                          ([one.held for one in those], [one.survived for one in those]))
+        print(f"       {held} leases were held, {survived} of them beyond the failover; {sum(one.waited for one in those)} waited")
+
+
+def judge(asked, path, verdict):
+    history, wanted = read(path), asked.count * len(asked.wait_replicas)
+    quarantine = history.notes["guarded"] * (GRACE_SECONDS * 1e9 + history.notes["ttl-ms"] * 1e6)
+    exclusion(history, verdict)
+    fences(history, verdict, asked=True)
+    updates(history, verdict)
+    failovers = [Failover(history, fault) for fault in history.faults.values()]
+    undone = [one.kind for one in failovers if not one.done]
+    verdict.line(not undone, f"{len(undone)} of {len(failovers)} failovers did not come about")
+    lateness([one for one in failovers if one.done], verdict, quarantine)
+    counts = Counter(one.kind for one in failovers if one.done)
+    rare = [kind for kind in asked.kinds if counts[kind] < wanted]
+    verdict.line(not rare, f"{sum(counts.values())} failovers, {dict(counts)}" + (f"; too few of {rare}" if rare else ""))
+    live = sum(bool(one.held and one.waited) for one in failovers)
+    verdict.line(live >= LIVE_SHARE * len(failovers), f"{live} of {len(failovers)} met a holder and a waiter")
+    agreement(history, path, verdict)

@@ -6,7 +6,7 @@ import time
 
 import check
 from crew import LANGUAGES, Crew, Terms
-from history import STRAY, Writer, language
+from history import STRAY, language
 from kinds import CLOCK, KINDS, SET
 from proxy import Proxy
 from schedule import KEEPERS, LONG_LOCK, Schedule, World
@@ -109,10 +109,9 @@ def chosen_kinds(asked):
             and not (asked.nodes < 3 and KINDS[name].place in (CLOCK, SET))]
 
 
-def play(asked, folder, seed):
+def play(asked, history, seed):
     rng, terms = random.Random(seed), Terms(nodes=asked.nodes, hold=asked.hold, hand=HAND)
     seconds = asked.minutes * 60
-    history = Writer(os.path.join(folder, "history"))
     # The last way to each node is the witness's.
     ways = len(WORKERS) + 1
     with Stage(terms.nodes + 2, clocks=True, declare=False) as stage, \
@@ -120,12 +119,10 @@ def play(asked, folder, seed):
         world = World(stage, proxy, WORKERS, history, terms, rng)
         stage.declare(world.numbers, max_ttl=terms.max_ttl)
         end = time.monotonic_ns() + int(seconds * 1e9)
-        own = wrong_clocks(folder) | OWN
-        with Crew(folder, world.urls, history, terms, end=end, honour=not asked.ignore_fences, own=own) as world.crew:
-            for name, value in {"begin": time.monotonic_ns(), "nodes": terms.nodes, "wait-ms": terms.wait, "ttl-ms": terms.ttl}.items():
-                history.write("note", name, value)
-            for name in WORKERS:
-                world.crew.start(name)
+        own = wrong_clocks(os.path.dirname(history.path)) | OWN
+        for name, value in {"begin": time.monotonic_ns(), "nodes": terms.nodes, "wait-ms": terms.wait, "ttl-ms": terms.ttl}.items():
+            history.write("note", name, value)
+        with Crew(history, world.urls, terms, WORKERS, end=end, honour=not asked.ignore_fences, own=own) as world.crew:
             with Witness(history, proxy.ports[-terms.nodes:]):
                 disturb(world, Schedule(world, chosen_kinds(asked)), seconds)
             history.write("note", "end", end)

@@ -34,6 +34,15 @@ def language(worker):
     return worker.rpartition("-")[0]
 
 
+def covered(spans, begin, end):
+    """How much of that time is within any of the spans, in ns."""
+    total, reached = 0, begin
+    for since, to in sorted(spans):
+        total += max(0, min(to, end) - max(since, reached))
+        reached = max(reached, to)
+    return total
+
+
 class Writer:
     def __init__(self, path):
         self.path = path
@@ -169,8 +178,8 @@ class History:
         self.notes[name] = self.notes.get(name, 0) + float(value)
 
     def stalled(self, begin, end):
-        """For how long within that time nothing could run."""
-        return sum(max(0, min(end, to) - max(begin, since)) for since, to in self.stalls)
+        """For how long within that time a processor ran nobody."""
+        return covered(self.stalls, begin, end)
 
 
 def read(path, into=History):

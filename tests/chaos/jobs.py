@@ -4,11 +4,10 @@ of each job runs once.
 A lock is kept for half of `--every`: below 0.6 that is less than the clocks differ by, and has to be seen.
 """
 
-import os
 import time
 
 from crew import Crew, Terms
-from history import Writer, read
+from history import read
 from stage import Stage
 
 # How far each host's clock is ahead, in ms.
@@ -31,16 +30,14 @@ def heading(asked):
     return f"3 servers, {len(OFF)} hosts, {asked.ticks} ticks of {JOBS} jobs, one each {asked.every:g} s"
 
 
-def play(asked, folder, _seed):
-    history, begin, lasts = Writer(os.path.join(folder, "history")), time.time() + START_SECONDS, asked.ticks * asked.every
+def play(asked, history, _seed):
+    begin, lasts = time.time() + START_SECONDS, asked.ticks * asked.every
     work = f"job:{JOBS}:{asked.ticks}:{1000 * asked.every:g}:{1000 * begin:.0f}"
     hosts = {f"blocking-{number}": {"CHAOS_WORK": f"{work}:{off}"} for number, off in enumerate(OFF, 1)}
     terms = Terms(nodes=3, work=(), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=10_000)
     # A host does its work once.
     end = time.monotonic_ns() + int(START_SECONDS * 1e9)
-    with Stage(terms.nodes) as stage, Crew(folder, lambda _: stage.urls(), history, terms, end=end, own=hosts) as crew:
-        for name in hosts:
-            crew.start(name)
+    with Stage(terms.nodes) as stage, Crew(history, lambda _: stage.urls(), terms, hosts, end=end, own=hosts) as crew:
         time.sleep(max(0.0, begin + lasts / 2 - time.time()))
         stage.kill(2)
         crew.join(lasts + 60)

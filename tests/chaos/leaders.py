@@ -3,7 +3,6 @@
 With `--careless` workers do not ask whether they lead: that run must fail.
 """
 
-import os
 import random
 import signal
 import threading
@@ -14,11 +13,11 @@ import quorlock
 
 import terms
 from crew import LANGUAGES, Crew, Terms
-from history import Live, Writer, language
+from history import Live, language
 from proxy import Proxy
 from stage import Stage
 from terms import KINDS, History
-from witness import watch
+from witness import Witness
 
 ELECTION, NODES = "leaders", 3
 TTL_MS, STEP_MS, LOOK_SECONDS = 1000, 10, 0.1
@@ -142,16 +141,11 @@ def arguments(parser):
     parser.add_argument("--careless", action="store_true", help="workers do not ask whether they lead: a run that must fail")
 
 
-def languages(_asked):
-    return LANGUAGES
-
-
 def heading(asked):
     return f"{NODES} servers, {len(LANGUAGES)} candidates, {len(KINDS)} kinds of faults, {asked.times} of each"
 
 
-def play(asked, folder, seed):
-    history, over = Writer(os.path.join(folder, "history")), threading.Event()
+def play(asked, history, seed):
     told = Terms(nodes=NODES, work=(f"election:{ELECTION}",), ttl=TTL_MS, max_ttl=60_000, node_timeout=250, wait=10_000, step=STEP_MS,
                  careless=CARELESS_MS if asked.careless else 0)
     history.write("note", "ttl-ns", TTL_MS * 10**6)
@@ -161,22 +155,18 @@ def play(asked, folder, seed):
             return [f"redis://127.0.0.1:{proxy.ports[way - 1]}" for way in ways(worker)]
 
         client = quorlock.Client(stage.urls())
-        threads = [threading.Thread(target=watch, args=(history, over)),
-                   threading.Thread(target=observe, args=(client.election(ELECTION), history))]
-        for thread in threads:
-            thread.start()
-        with Crew(folder, urls, history, told) as crew:
+        observer = threading.Thread(target=observe, args=(client.election(ELECTION), history))
+        with Crew(history, urls, told) as crew, Witness(history):
+            observer.start()
             try:
                 Run(crew, proxy, history, random.Random(seed)).play(asked.times)
             except RuntimeError as error:
                 wrong.append(f"the run broke off: {error}")
             finally:
-                over.set()
                 client.close()
-                for thread in threads:
-                    thread.join()
-                history.write("note", "end", time.monotonic_ns())
-                crew.kill_all()
+                observer.join()
+            history.write("note", "end", time.monotonic_ns())
+            crew.kill_all()
     return wrong + crew.wrong
 
 

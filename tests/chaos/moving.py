@@ -1,17 +1,15 @@
 """Workers of all languages on a cluster whose hash slots move all the time, and a primary now and then."""
 
-import os
 import random
-import threading
 import time
 from collections import Counter
 
 from check import agreement, exclusion, fences, updates
 from crew import LANGUAGES, Crew, Terms
 from drive import await_no_votes
-from history import Writer, language, read
+from history import language, read
 from stage import Stage
-from witness import watch
+from witness import Witness
 
 SHARDS, REPLICAS = 3, 1
 TERMS = Terms(nodes=1, work=("lock:a", "lock:b", "lock:c", "shared:prices", "slots:pool:2"), ttl=2000, max_ttl=2000, node_timeout=250, wait=3000, hold=300)
@@ -56,29 +54,17 @@ def arguments(parser):
     parser.add_argument("--minutes", type=float, default=20)
 
 
-def languages(_asked):
-    return LANGUAGES
-
-
 def heading(asked):
     return f"a cluster of {SHARDS} primaries, {len(LANGUAGES)} workers, {asked.minutes:g} min"
 
 
-def play(asked, folder, seed):
-    history, over = Writer(os.path.join(folder, "history")), threading.Event()
-    watcher = threading.Thread(target=watch, args=(history, over), daemon=True)
+def play(asked, history, seed):
+    workers = [f"{name}-{place}" for place, name in enumerate(LANGUAGES, 1)]
     with Stage(1, shards=SHARDS, replicas=REPLICAS, declare=False) as stage:
         stage.declare(max_ttl=TERMS.max_ttl)
-        with Crew(folder, lambda _: stage.urls(), history, TERMS) as crew:
-            watcher.start()
-            try:
-                for place, name in enumerate(LANGUAGES):
-                    crew.start(f"{name}-{place + 1}")
-                disturb(stage, history, random.Random(seed), time.monotonic() + asked.minutes * 60)
-                crew.kill_all()
-            finally:
-                over.set()
-        watcher.join()
+        with Crew(history, lambda _: stage.urls(), TERMS, workers) as crew, Witness(history):
+            disturb(stage, history, random.Random(seed), time.monotonic() + asked.minutes * 60)
+            crew.kill_all()
         # What they held ends by itself.
         time.sleep(TERMS.max_ttl / 1000)
         left = await_no_votes(stage)

@@ -3,13 +3,12 @@ half of what it asked for. With `--unsorted` each takes its names one by one in 
 """
 
 import collections
-import os
 import time
 
 import check
 from crew import LANGUAGES, Crew, Terms
 from faults import leftovers
-from history import Writer, read
+from history import read
 from stage import Stage
 
 # By their bytes a, b and c come first. By those of their keys the last two do, for a tag of its own stays as it is.
@@ -28,24 +27,17 @@ def arguments(parser):
     parser.add_argument("--unsorted", action="store_true", help="each takes its names one by one in its own order: must fail")
 
 
-def languages(_asked):
-    return LANGUAGES
-
-
 def heading(asked):
     return f"3 servers, {len(WORKERS)} workers, {len(NAMES)} names {'one by one' if asked.unsorted else 'together'} for {asked.seconds:g} s"
 
 
-def play(asked, folder, _seed):
-    history = Writer(os.path.join(folder, "history"))
+def play(asked, history, _seed):
     wait = (2 if asked.unsorted else 30) if asked.wait is None else asked.wait
     work = ":".join(["unsorted" if asked.unsorted else "several", *NAMES])
     terms = Terms(nodes=3, work=(work,), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=int(1000 * wait), long=0, steady=1)
     end = time.monotonic_ns() + int(asked.seconds * 1e9)
     with Stage(terms.nodes) as stage:
-        with Crew(folder, lambda _: stage.urls(), history, terms, end=end) as crew:
-            for name in WORKERS:
-                crew.start(name)
+        with Crew(history, lambda _: stage.urls(), terms, WORKERS, end=end) as crew:
             crew.join(asked.seconds + wait + GRACE_SECONDS)
         left = leftovers(stage, range(1, len(stage) + 1), STAY_SECONDS)
     return crew.wrong + [f"{key.decode(errors='backslashreplace')} is left on node {number}" for number, key in left]

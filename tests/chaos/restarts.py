@@ -8,13 +8,12 @@
 With `--guard off` restarts must show double holds, and that is then status 1. Needs no proxy: the network is in order.
 """
 
-import os
 import random
 import time
 
 from check import disorder, double_holds, exclusion
 from crew import Crew, Terms
-from history import Writer, read
+from history import read
 from kinds import back, forward, long_step
 from schedule import World
 from stage import Stage
@@ -107,16 +106,13 @@ def tries(asked):
     return TRIES if asked.guard == "off" or asked.experiment == "clock-quorum" else 1
 
 
-def play(asked, folder, seed):
+def play(asked, history, seed):
     count, experiment = EXPERIMENTS[asked.experiment]
     terms = Terms(nodes=asked.nodes, work=("lock:a",), hold=900, guard=asked.guard)
-    history = Writer(os.path.join(folder, "history"))
     with Stage(asked.nodes, clocks=True, declare=False) as stage:
         world = World(stage, None, (), history, terms, random.Random(seed))
         stage.declare(max_ttl=terms.max_ttl, guard=asked.guard == "on")
-        with Crew(folder, lambda _: stage.urls(), history, terms) as crew:
-            for name in WORKERS:
-                crew.start(name)
+        with Crew(history, lambda _: stage.urls(), terms, WORKERS) as crew:
             experiment(world, asked.count or count)
             crew.kill_all()
     return crew.wrong

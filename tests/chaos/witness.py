@@ -63,7 +63,7 @@ def watch_node(number, port, history, over):
 class Witness:
     """Watches all processors of this machine, and the nodes behind these ports, from `with` to its end."""
 
-    def __init__(self, history, ports):
+    def __init__(self, history, ports=()):
         self._over = threading.Event()
         self._threads = [threading.Thread(target=watch, args=(history, self._over))]
         self._threads += [threading.Thread(target=watch_node, args=(number, port, history, self._over))

@@ -26,7 +26,7 @@ NAME = setting("NAME")
 HISTORY = os.open(setting("HISTORY"), os.O_WRONLY | os.O_APPEND)
 END, HAND, LONG, STEADY = (int(setting(name)) for name in ("END", "HAND", "LONG", "STEADY"))
 TTL, WAIT, HOLD, STEP, CARELESS = (float(setting(name)) / 1000 for name in ("TTL", "WAIT", "HOLD", "STEP", "CARELESS"))
-OPTIONS = {"label": NAME, "ttl": TTL, "wait": WAIT}
+OPTIONS = {"nodes": os.environ["QUORLOCK_NODES"], "label": NAME, "ttl": TTL, "wait": WAIT}
 
 
 def write(kind, *words):

@@ -5,6 +5,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::error::Error;
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{BufRead, BufReader, Write};
@@ -49,6 +50,12 @@ fn up_to(most: Duration) -> Duration {
     Duration::from_nanos(random(nanos(most) + 1))
 }
 
+/// The words of a line, with blanks between them.
+fn line(words: &[&dyn Display]) -> String {
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    words.join(" ") + "\n"
+}
+
 /// The history, all of whose lines are written as wholes.
 struct History {
     worker: String,
@@ -56,28 +63,28 @@ struct History {
 }
 
 impl History {
-    fn write(&self, kind: &str, rest: &str) {
-        let line = format!("{kind} {} {rest}\n", self.worker);
+    fn write(&self, kind: &str, words: &[&dyn Display]) {
+        let line = line(&[&[&kind as &dyn Display, &self.worker], words].concat());
         let written = (&self.file).write_all(line.as_bytes());
         written.expect("the history is a file of ours");
     }
 
-    fn failed(&self, names: &str, invoked: u64, wait: Duration, kind: &str) {
-        let (returned, wait) = (monotonic(), wait.as_millis());
-        self.write(
-            "fail",
-            &format!("{names} {invoked} {returned} {wait} {kind}"),
-        );
+    /// What a call gives; nothing if it fails, which the history then says.
+    fn won<T>(&self, call: &Call<'_>, result: Result<T, quorlock::Error>) -> Option<T> {
+        let failed = |error: &quorlock::Error| {
+            let kind = format!("{}{}", call.prefix, error.kind().name());
+            let wait = call.wait.as_millis();
+            self.write(
+                "fail",
+                &[&call.names, &call.invoked, &monotonic(), &wait, &kind],
+            );
+        };
+        result.inspect_err(failed).ok()
     }
 
     /// Of one lease, or of what needs none.
-    fn take<'a>(
-        &self,
-        name: &str,
-        lease: Option<&'a Lease>,
-        invoked: u64,
-        acquired: u64,
-    ) -> Hold<'a> {
+    fn take<'a>(&self, name: &str, lease: Option<&'a Lease>, at: [u64; 2]) -> Hold<'a> {
+        let [invoked, acquired] = at;
         let mut hold = Hold {
             name: name.to_owned(),
             lease,
@@ -86,14 +93,10 @@ impl History {
             shared: lease.is_some_and(Lease::is_shared),
         };
         hold.look(acquired);
-        let (kind, until, fence) = (
-            if hold.shared { "share" } else { "take" },
-            hold.until,
-            hold.fence,
-        );
+        let kind = if hold.shared { "share" } else { "take" };
         self.write(
             kind,
-            &format!("{name} {invoked} {acquired} {until} {fence}"),
+            &[&name, &invoked, &acquired, &hold.until, &hold.fence],
         );
         hold
     }
@@ -103,7 +106,26 @@ impl History {
     fn give(&self, holds: &[Hold<'_>]) {
         let at = monotonic();
         for hold in holds {
-            self.write("give", &format!("{} {at} {}", hold.name, hold.until));
+            self.write("give", &[&hold.name, &at, &hold.until]);
+        }
+    }
+}
+
+/// What is asked for, since when, and how long that waits.
+struct Call<'a> {
+    names: &'a str,
+    invoked: u64,
+    wait: Duration,
+    prefix: &'a str,
+}
+
+impl<'a> Call<'a> {
+    fn new(names: &'a str, invoked: u64, wait: Duration) -> Call<'a> {
+        Call {
+            names,
+            invoked,
+            wait,
+            prefix: "",
         }
     }
 }
@@ -164,10 +186,10 @@ impl Worker {
         })
     }
 
-    fn ask(&mut self, question: &str) -> Outcome<String> {
+    fn ask(&mut self, question: &[&dyn Display]) -> Outcome<String> {
         self.resource
             .get_mut()
-            .write_all(format!("{question}\n").as_bytes())?;
+            .write_all(line(question).as_bytes())?;
         let mut answer = String::new();
         self.resource.read_line(&mut answer)?;
         Ok(answer.trim().to_owned())
@@ -178,15 +200,11 @@ impl Worker {
         let mut values = Vec::new();
         for hold in holds.iter() {
             let verb = if hold.shared { "look" } else { "read" };
-            values.push(self.ask(&format!("{verb} {} {}", hold.name, hold.fence))?);
+            values.push(self.ask(&[&verb, &hold.name, &hold.fence])?);
         }
         let is_long = self.long > 0 && random(self.long) == 0;
-        let over = monotonic()
-            + nanos(if is_long {
-                self.ttl + up_to(self.ttl)
-            } else {
-                up_to(self.hold)
-            });
+        let long = self.ttl + up_to(self.ttl);
+        let over = monotonic() + nanos(if is_long { long } else { up_to(self.hold) });
         while monotonic() < over {
             nap(SLICE.min(Duration::from_nanos(over.saturating_sub(monotonic()))));
             for hold in holds.iter_mut() {
@@ -197,7 +215,7 @@ impl Worker {
         for (hold, value) in holds.iter().zip(values) {
             if value != "stale" && !hold.shared {
                 let value = value.parse::<u64>()? + 1;
-                self.ask(&format!("write {} {} {value}", hold.name, hold.fence))?;
+                self.ask(&[&"write", &hold.name, &hold.fence, &value])?;
             }
         }
         Ok(())
@@ -219,74 +237,65 @@ impl Worker {
         lock: &Lock,
         wait: Duration,
         hand: u64,
-    ) -> Outcome<Option<(u64, u64)>> {
-        let invoked = monotonic();
-        let lease = match blocking::wait(lock.acquire()) {
-            Ok(lease) => lease,
-            Err(error) => {
-                self.history
-                    .failed(name, invoked, wait, error.kind().name());
-                return Ok(None);
-            }
+    ) -> Outcome<Option<[u64; 2]>> {
+        let call = Call::new(name, monotonic(), wait);
+        let Some(lease) = self.history.won(&call, blocking::wait(lock.acquire())) else {
+            return Ok(None);
         };
-        let acquired = monotonic();
-        let name = lease
+        let at = [call.invoked, monotonic()];
+        let slot = lease
             .slot()
-            .map_or(name.to_owned(), |slot| format!("{name}.{slot}"));
-        let mut holds = [self.history.take(&name, Some(&lease), invoked, acquired)];
+            .map_or(String::new(), |slot| format!(".{slot}"));
+        let mut holds = [self
+            .history
+            .take(&(name.to_owned() + &slot), Some(&lease), at)];
         self.inside(&mut holds)?;
         self.history.give(&holds);
         if hand > 0 && random(hand) == 0 && self.is_handed(&holds[0], &lease)? {
             return Ok(None);
         }
         let held = self.released(blocking::wait(lease.release()))?;
-        Ok(held.then_some((invoked, acquired)))
+        Ok(held.then_some(at))
     }
 
     /// Whether the lease is another worker's to go on with; else it is held as before, or lost.
     fn is_handed(&mut self, hold: &Hold<'_>, lease: &Lease) -> Outcome<bool> {
-        self.history
-            .write("hand", &format!("{} {}", hold.name, monotonic()));
+        self.history.write("hand", &[&hold.name, &monotonic()]);
         let Ok(text) = blocking::wait(lease.export()) else {
             return Ok(false);
         };
-        self.ask(&format!("hand {} {} {text}", hold.name, hold.fence))?;
+        self.ask(&[&"hand", &hold.name, &hold.fence, &text])?;
         Ok(true)
     }
 
     /// Goes on with a lease that a worker has exported, if one has.
     fn adopt(&mut self) -> Outcome<()> {
-        let told = self.ask("next - 0")?;
+        let told = self.ask(&[&"next - 0"])?;
         let [number, name, text] = told.split(' ').collect::<Vec<_>>()[..] else {
             return Ok(());
         };
-        let invoked = monotonic();
-        match blocking::wait(self.client.adopt(text)) {
-            Ok(lease) => {
-                let mut holds = [self.history.take(name, Some(&lease), invoked, monotonic())];
-                self.history.write("adopted", &format!("{name} {number}"));
-                self.inside(&mut holds)?;
-                self.history.give(&holds);
-                blocking::wait(lease.release())?;
-            }
-            Err(error) => {
-                let kind = format!("adopt:{}", error.kind().name());
-                self.history.failed(name, invoked, Duration::ZERO, &kind);
-            }
+        let mut call = Call::new(name, monotonic(), Duration::ZERO);
+        call.prefix = "adopt:";
+        let adopted = blocking::wait(self.client.adopt(text));
+        if let Some(lease) = self.history.won(&call, adopted) {
+            let at = [call.invoked, monotonic()];
+            let mut holds = [self.history.take(name, Some(&lease), at)];
+            self.history.write("adopted", &[&name, &number]);
+            self.inside(&mut holds)?;
+            self.history.give(&holds);
+            blocking::wait(lease.release())?;
         }
         Ok(())
     }
 
     /// Two to four of them, in any order, and since when they are wanted.
-    fn wanted<'a>(&self, names: &[&'a str]) -> (Vec<&'a str>, u64) {
+    fn wanted<'a>(&self, names: &[&'a str]) -> (Vec<&'a str>, String, u64) {
         let (mut left, most) = (names.to_vec(), names.len().min(4) as u64);
-        let drawn =
-            (0..2 + random(most - 1)).map(|_| left.swap_remove(random(left.len() as u64) as usize));
-        let some: Vec<&str> = drawn.collect();
-        let invoked = monotonic();
-        self.history
-            .write("want", &format!("{} {invoked}", some.join(",")));
-        (some, invoked)
+        let mut draw = |_| left.swap_remove(random(left.len() as u64) as usize);
+        let some: Vec<&str> = (0..2 + random(most - 1)).map(&mut draw).collect();
+        let (list, invoked) = (some.join(","), monotonic());
+        self.history.write("want", &[&list, &invoked]);
+        (some, list, invoked)
     }
 
     // ---- the workloads, each by its name ----
@@ -310,7 +319,6 @@ impl Worker {
         self.one(
             name,
             &self.client.semaphore(name, count.parse()?),
-            self.wait,
             self.hand,
         )?;
         Ok(())
@@ -319,30 +327,25 @@ impl Worker {
     fn keep(&mut self, name: &str, ms: &str) -> Outcome<()> {
         let keep = Duration::from_millis(ms.parse()?);
         let lock = self.client.lock(name).wait(Duration::ZERO).keep(keep);
-        if let Some((invoked, acquired)) = self.one(name, &lock, Duration::ZERO, 0)? {
-            self.history.write(
-                "keep",
-                &format!("{name} {acquired} {}", invoked + nanos(keep)),
-            );
+        if let Some([invoked, acquired]) = self.one(name, &lock, Duration::ZERO, 0)? {
+            let until = invoked + nanos(keep);
+            self.history.write("keep", &[&name, &acquired, &until]);
         }
         Ok(())
     }
 
     fn several(&mut self, names: &[&str]) -> Outcome<()> {
-        let (some, invoked) = self.wanted(names);
-        let leases = match blocking::wait(self.client.lock_all(&some).acquire()) {
-            Ok(leases) => leases,
-            Err(error) => {
-                self.history
-                    .failed(&some.join(","), invoked, self.wait, error.kind().name());
-                return Ok(());
-            }
+        let (some, list, invoked) = self.wanted(names);
+        let call = Call::new(&list, invoked, self.wait);
+        let result = blocking::wait(self.client.lock_all(&some).acquire());
+        let Some(leases) = self.history.won(&call, result) else {
+            return Ok(());
         };
-        let acquired = monotonic();
+        let at = [invoked, monotonic()];
         let mut holds = Vec::new();
         for lease in leases.iter() {
             let name = std::str::from_utf8(lease.name())?;
-            holds.push(self.history.take(name, Some(lease), invoked, acquired));
+            holds.push(self.history.take(name, Some(lease), at));
         }
         self.inside(&mut holds)?;
         self.history.give(&holds);
@@ -352,21 +355,16 @@ impl Worker {
 
     /// One by one, in the order in which they are wanted, which goes wrong.
     fn unsorted(&mut self, names: &[&str]) -> Outcome<()> {
-        let (some, invoked) = self.wanted(names);
-        let mut leases = Vec::new();
-        for name in &some {
-            match blocking::wait(self.client.lock(*name).acquire()) {
-                Ok(lease) => leases.push((*name, lease, monotonic())),
-                Err(error) => {
-                    self.history
-                        .failed(&some.join(","), invoked, self.wait, error.kind().name());
-                    break;
-                }
-            }
-        }
-        let takes = leases
-            .iter()
-            .map(|(name, lease, at)| self.history.take(name, Some(lease), invoked, *at));
+        let (some, list, invoked) = self.wanted(names);
+        let call = Call::new(&list, invoked, self.wait);
+        let each = some.iter().map_while(|name| {
+            let result = blocking::wait(self.client.lock(*name).acquire());
+            Some((*name, self.history.won(&call, result)?, monotonic()))
+        });
+        let leases: Vec<(&str, Lease, u64)> = each.collect();
+        let takes = leases.iter().map(|(name, lease, acquired)| {
+            self.history.take(name, Some(lease), [invoked, *acquired])
+        });
         let mut holds: Vec<Hold<'_>> = takes.collect();
         if holds.len() == some.len() {
             self.inside(&mut holds)?;
@@ -380,8 +378,7 @@ impl Worker {
 
     /// Without the lock, which goes wrong.
     fn unlocked(&mut self, name: &str) -> Outcome<()> {
-        let now = monotonic();
-        let mut holds = [self.history.take(name, None, now, now)];
+        let mut holds = [self.history.take(name, None, [monotonic(); 2])];
         self.inside(&mut holds)?;
         self.history.give(&holds);
         Ok(())
@@ -397,9 +394,8 @@ impl Worker {
         });
         let (lost, stopped) = (terms.clone(), terms.clone());
         let election = self.client.election(name).again(true);
-        let election =
-            election.on_lost(move |reason| lost.write("lost", &format!(" {}", reason.as_str())));
-        let election = election.on_stopped(move || stopped.write("stopped", ""));
+        let election = election.on_lost(move |reason| lost.tell("lost", &[&reason.as_str()]));
+        let election = election.on_stopped(move || stopped.tell("stopped", &[]));
         let running = election.run(|term| {
             let (work, careless) = (terms.clone().work(term), !terms.careless.is_zero());
             async move {
@@ -430,10 +426,11 @@ struct Terms {
 }
 
 impl Terms {
-    fn write(&self, kind: &str, rest: &str) {
-        let fence = self.fence.load(Ordering::SeqCst);
-        self.history
-            .write(kind, &format!("{fence}{rest} {}", monotonic()));
+    /// Of the term that the work is of, with the time behind the words.
+    fn tell(&self, kind: &str, words: &[&dyn Display]) {
+        let (fence, now) = (self.fence.load(Ordering::SeqCst), monotonic());
+        let line = [&[&fence as &dyn Display], words, &[&now]].concat();
+        self.history.write(kind, &line);
     }
 
     /// Looks at the term and writes how it is. Returns whether to go on.
@@ -443,7 +440,7 @@ impl Terms {
         let held = end.is_some() || term.is_held();
         let (fence, until) = (term.fence().unwrap_or(0), now + nanos(term.remaining()));
         self.history
-            .write(kind, &format!("{fence} {} {now} {until}", u8::from(held)));
+            .write(kind, &[&fence, &u8::from(held), &now, &until]);
         end.map_or(held, |end| now < end)
     }
 
@@ -465,7 +462,7 @@ struct Ended<'a>(&'a Terms);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.write("ended", "");
+        self.0.tell("ended", &[]);
     }
 }
 

@@ -1,14 +1,15 @@
 """The judge of the runs with failovers, on histories made by hand: one wrong one for each thing that is asked."""
 
+import argparse
 import os
 import re
 import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "scenarios")]
 
-import failovers  # noqa: E402
+import failover  # noqa: E402
 import judged as by_hand  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -31,10 +32,10 @@ give node-1.5 a1 29 30
 """
 
 
-def judged(text, wanted=None):
-    """What is wrong with a history whose times are in seconds."""
-    wanted = {"killed": 1} if wanted is None else wanted
-    return by_hand.judged(by_hand.in_ns(text, TIMES, 1e9), lambda path, verdict: failovers.judge(path, wanted, verdict))
+def judged(text, count=1, kinds=("killed",)):
+    """What is wrong with a history whose times are in seconds, of a run with so many failovers of each of these kinds."""
+    asked = argparse.Namespace(count=count, kinds=kinds, wait_replicas=["0"])
+    return by_hand.judged(by_hand.in_ns(text, TIMES, 1e9), lambda path, verdict: failover.judge(asked, path, verdict))
 
 
 class Judge(unittest.TestCase):
@@ -67,7 +68,7 @@ class Judge(unittest.TestCase):
         self.wrong("lost-updates 0", "lost-updates 1", "1 lost updates")
 
     def test_a_failover_that_does_not_come_about(self):
-        wrong, _ = judged(GOOD.replace("end 1 6\n", ""), {})
+        wrong, _ = judged(GOOD.replace("end 1 6\n", ""), 0)
         self.assertEqual(len(wrong), 1, wrong)
         self.assertIn("1 of 1 failovers did not come about", wrong[0])
 
@@ -77,6 +78,8 @@ class Judge(unittest.TestCase):
         self.wrong("take node-1.5 a1 20 27.5 30 11\ngive node-1.5 a1 29 30\n", "", "in 1 of 1")
         # Nothing could run meanwhile.
         self.assertEqual(judged(GOOD.replace(*late) + "stall 10 20\n")[0], [])
+        # What both processors stood still is no longer for that.
+        self.assertIn("in 1 of 1", judged(GOOD.replace(*late) + "stall 10 10.4\nstall 10 10.4\n")[0][0])
         # Nobody asks for a quarantine where the guard is off.
         self.assertIn("in 1 of 1", judged(GOOD.replace("guarded 1", "guarded 0"))[0][0])
 
@@ -91,14 +94,14 @@ class Judge(unittest.TestCase):
         self.wrong("fail node-1.5 a1 2 4", "fail node-1.5 a1 3.5 4", "0 of 1 met a holder and a waiter")
 
     def test_too_few_failovers(self):
-        wrong, _ = judged(GOOD, {"killed": 2, "stopped": 0})
+        wrong, _ = judged(GOOD, 2)
         self.assertEqual(len(wrong), 1, wrong)
         self.assertIn("too few of ['killed']", wrong[0])
 
     def test_the_grace_is_that_of_the_core(self):
         with open(os.path.join(ROOT, "core", "src", "node", "admission.rs")) as source:
             seconds = re.search(r"GRACE: Duration = Duration::from_secs\((\d+)\)", source.read())[1]
-        self.assertEqual(int(seconds), failovers.GRACE_SECONDS)
+        self.assertEqual(int(seconds), failover.GRACE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -316,11 +316,8 @@ impl Worker {
     }
 
     fn slots(&mut self, name: &str, count: &str) -> Outcome<()> {
-        self.one(
-            name,
-            &self.client.semaphore(name, count.parse()?),
-            self.hand,
-        )?;
+        let lock = self.client.semaphore(name, count.parse()?);
+        self.one(name, &lock, self.wait, self.hand)?;
         Ok(())
     }
 

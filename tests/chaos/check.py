@@ -3,7 +3,7 @@
 
 S1: the times in which two workers had reason to believe that they hold one lock do not overlap. S2: a hold that was
 asked for after another was won has the larger fence. K1: none begins while a lock is kept. check2.py counts the same in
-another way. And no lock stands still that somebody waits for, while nothing is wrong.
+another way. And no lock stands still that a worker waits for, while nothing is wrong.
 """
 
 import heapq
@@ -24,7 +24,7 @@ class Floors:
     faulty_share: float = 0.3
     # Ours, and the node timeout of the crew: answers may be awaited for so long.
     late_ms: float = 200.0
-    # For how long nobody may be inside while somebody waits and nothing is wrong: far above the noise of a machine.
+    # For how long a lock may be free while a worker waits for it and nothing is wrong: far above the noise of a machine.
     still_ms: float = 500.0
     # For how long in all nothing may have been wrong, so that it would have shown.
     calm_seconds: float = 1.0
@@ -86,7 +86,7 @@ def early(history):
     for worker, lock, begin, until in history.keeps:
         for hold in history.locks[lock]:
             if begin < hold.acquired < until and hold.believed:
-                # What is kept is held by nobody, so at a step it is never among what had all votes.
+                # What is kept has no holder, so at a step it is never among what had all votes.
                 stepped = any(step <= hold.acquired and after >= begin and (lock, worker) not in full for step, after, full in history.steps)
                 found.append((hold, until, stepped))
     return found
@@ -102,14 +102,14 @@ def base(lock):
 
 
 def stages(history):
-    """Of each lock, by its name, what went on: (from, to, what), where `what` is `wait`, or the slot that somebody is inside of or on
+    """Of each lock, by its name, what went on: (from, to, what), where `what` is `wait`, or the slot that a worker is inside of or on
     the way to."""
     found = defaultdict(list)
     ttl = history.notes.get("ttl-ms", 0) * 1e6
     together = {(worker, invoked): locks for worker, locks, invoked in history.wants}
 
     def several(worker, invoked, until):
-        # Whoever asks for several has some of them before the last.
+        # A worker that asks for several has some of them before the last.
         for lock in together[worker, invoked]:
             found[lock].append((invoked, until, lock))
 
@@ -130,7 +130,7 @@ def stages(history):
     for _, lock, begin, until in history.keeps:
         found[base(lock)].append((begin, until, lock))
     for lock, at in history.hands:
-        # Until somebody has adopted it, and at most for its ttl; that somebody else takes it before is for S1 to tell.
+        # Until a worker adopts it, and at most for its ttl; that another takes it before is for S1 to find.
         found[base(lock)].append((at, at + ttl, lock))
     return found
 
@@ -166,7 +166,7 @@ def calm_seconds(history):
 
 
 def stands(history):
-    """How long each lock stood still that somebody waited for, with nobody inside, or in one of its slots: (ns, from, name), where
+    """How long each lock, or one of its slots, stood free while a worker waited for it: (ns, from, name), where
     neither a fault nor what it has left was about, nor the machine stood still."""
     excuses = [(begin, end, "excuse") for begin, end in troubles(history)]
     found = []
@@ -213,7 +213,7 @@ def faulty_seconds(history, begin, end):
 def figures(history):
     """What both checkers count, for all locks: holds, double holds, holds out of order, repeated fences, holds of what was kept,
     leases that were adopted again."""
-    # A copy, for who looks for a lock that nobody held makes an entry.
+    # A copy, for a look at a lock without holds makes an entry.
     locks = list(history.locks.values())
     return (len(history.holds), sum(len(double_holds(holds)) for holds in locks),
             sum(len(disorder(holds)) for holds in locks), sum(map(repeated, locks)), len(early(history)), adopted_again(history))
@@ -289,7 +289,7 @@ def updates(history, verdict):
 
 
 def strays(history, verdict):
-    """Whoever lists other nodes than the set has is to hold nothing, even while nobody else does."""
+    """A client that lists other nodes than the set has is to hold nothing, even while the lock is free."""
     held = sum(hold.worker.endswith(STRAY) for hold in history.holds)
     failed = Counter(kind for worker, *_, kind in history.fails if worker.endswith(STRAY))
     verdict.line(not held, f"{held} holds of clients with another list of nodes; they were refused: {dict(failed)}")

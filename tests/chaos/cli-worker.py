@@ -29,7 +29,7 @@ LONGEST = 3
 # Of a program that takes its time to start, and of its command that does, too.
 PATIENCE = 0.5
 BEATS = struct.Struct("=QQQQQ")
-# The first moment, the last one, the fence, of a semaphore the slot, and when it was asked to end: for whoever outlives it.
+# The first moment, the last one, the fence, of a semaphore the slot, and when it was asked to end: for the worker, which outlives it.
 COMMAND = """
 import mmap, os, signal, struct, sys, time
 page = mmap.mmap(int(sys.argv[1]), 40)

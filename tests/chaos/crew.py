@@ -34,7 +34,7 @@ def missing(languages):
 
 
 @dataclass
-class Terms:
+class Orders:
     """How many nodes there are, and what all workers of a run are told; times in ms. README.md says what each of them is."""
 
     nodes: int = 5
@@ -75,13 +75,13 @@ class Terms:
 class Crew:
     """The workers of a run and their resource, from the begin of `with` to its end. Then the history is told the resource's figures."""
 
-    def __init__(self, history, urls, terms, workers=(), *, end=NEVER, honour=True, own=None, folder=None):
+    def __init__(self, history, urls, orders, workers=(), *, end=NEVER, honour=True, own=None, folder=None):
         """`urls`: of the nodes, for the worker of a name; `own`: what a worker of a name finds in its environment, too."""
-        self.history, self.terms, self.wrong = history, terms, []
+        self.history, self.orders, self.wrong = history, orders, []
         self._urls, self._first, self._own, self._end = urls, workers, own or {}, end
         self._folder = folder or os.path.dirname(history.path)
         resource = os.path.join(self._folder, "resource")
-        self._environment = {**os.environ, **terms.environment(), "CHAOS_END": str(end), "CHAOS_HISTORY": history.path, "CHAOS_RESOURCE": resource}
+        self._environment = {**os.environ, **orders.environment(), "CHAOS_END": str(end), "CHAOS_HISTORY": history.path, "CHAOS_RESOURCE": resource}
         self._resource = subprocess.Popen(
             [sys.executable, os.path.join(HERE, "protected.py"), resource, "honour" if honour else "ignore"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 from check import agreement, disorder, double_holds, repeated
-from crew import LANGUAGES, Crew, Terms
+from crew import LANGUAGES, Crew, Orders
 from history import Live, language, read
 from stage import Stage
 
@@ -72,9 +72,9 @@ def disturb(stage, crew, history, seconds):
 def play(asked, history, _seed):
     workload = "lock" if asked.lock == "on" else "unlocked"
     # The options are those that a client has by itself.
-    terms = Terms(nodes=NODES, work=(f"{workload}:{LEDGER}",), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=10_000, hold=2, long=0, steady=1)
+    orders = Orders(nodes=NODES, work=(f"{workload}:{LEDGER}",), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=10_000, hold=2, long=0, steady=1)
     end = time.monotonic_ns() + int(asked.seconds * 1e9)
-    with Stage(NODES) as stage, Crew(history, lambda _: stage.urls(), terms, WORKERS, end=end, honour=False) as crew:
+    with Stage(NODES) as stage, Crew(history, lambda _: stage.urls(), orders, WORKERS, end=end, honour=False) as crew:
         disturb(stage, crew, history, asked.seconds)
     return crew.wrong
 

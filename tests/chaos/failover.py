@@ -14,7 +14,7 @@ from collections import Counter
 
 import servers
 from check import agreement, exclusion, fences, updates
-from crew import LANGUAGES, Crew, Terms
+from crew import LANGUAGES, Crew, Orders
 from history import NEVER, Live, read
 from stage import Stage
 from witness import Witness
@@ -55,9 +55,9 @@ class Lane:
         os.mkdir(self._folder)
         self._history, self._live, self.kinds, self.wrong = history, Live(history.path), [], []
         ttl, hold = (UNGUARDED_TTL_MS, UNGUARDED_HOLD_MS) if guard == "off" else (TTL_MS, TTL_MS)
-        self._terms = Terms(nodes=1, work=(f"lock:a{number}", f"lock:b{number}"), ttl=ttl, max_ttl=ttl, node_timeout=NODE_TIMEOUT_MS,
+        self._orders = Orders(nodes=1, work=(f"lock:a{number}", f"lock:b{number}"), ttl=ttl, max_ttl=ttl, node_timeout=NODE_TIMEOUT_MS,
                             wait=WAIT_MS, hold=hold, guard=guard, wait_replicas=wait_replicas)
-        self._locks = dict(self._terms.keys())
+        self._locks = dict(self._orders.keys())
         languages = UNGUARDED if guard == "off" else LANGUAGES
         self._workers = [f"{language}-{number}.{place}" for place, language in enumerate(languages, 1)]
         self._stage = None
@@ -65,8 +65,8 @@ class Lane:
     def run(self):
         try:
             with Stage(1, replicas=REPLICAS, sentinels=SENTINELS, declare=False) as self._stage:
-                self._stage.declare(max_ttl=self._terms.max_ttl, guard=self._guard != "off")
-                with Crew(self._history, lambda _: self._stage.urls(), self._terms, self._workers, folder=self._folder) as crew:
+                self._stage.declare(max_ttl=self._orders.max_ttl, guard=self._guard != "off")
+                with Crew(self._history, lambda _: self._stage.urls(), self._orders, self._workers, folder=self._folder) as crew:
                     self._play(crew)
                 self.wrong += crew.wrong
         except Exception as error:  # the other stages go on

@@ -5,7 +5,7 @@ import random
 import time
 
 import check
-from crew import LANGUAGES, Crew, Terms
+from crew import LANGUAGES, Crew, Orders
 from history import STRAY, language
 from kinds import CLOCK, KINDS, SET
 from proxy import Proxy
@@ -17,7 +17,7 @@ WORKERS = ("rust-1", "rust-2", "cpp-1", "blocking-1", "blocking-2", "asyncio-1",
 # Whose own wall clock is wrong from the first to the last moment, and by how much: it is to matter nowhere.
 WRONG_CLOCKS = {"rust-2": -86_400, "blocking-2": 86_400, "node-1": 86_400}
 LONG = {"CHAOS_WORK": f"lock:{LONG_LOCK}", "CHAOS_HOLD": "1000", "CHAOS_HAND": "0"}
-# Strays too want the lock that is held nearly always: if they get it, somebody else has it.
+# Strays too want the lock that is held nearly always: if they get it, another worker has it.
 OWN = dict.fromkeys([*KEEPERS, *(f"{of}-{STRAY}" for of in LANGUAGES)], LONG)
 # One of so many holds is handed on.
 HAND = 8
@@ -41,7 +41,7 @@ def wrong_clocks(folder):
 
 
 def in_line(stage, number, key):
-    """Whether a key lasts as long as a place: that of a queue, of readers, or of a lock that somebody waited for or shared.
+    """Whether a key lasts as long as a place: that of a queue, of readers, or of a lock that a worker waited for or shared.
     One that has ended since it was listed does not last too long, either."""
     if key.startswith(SETS):
         return True
@@ -64,7 +64,7 @@ def leftovers(stage, numbers, max_ttl):
 
 
 def disturb(world, schedule, seconds):
-    """Lets the workers and the faults run for so long; then everything is healed and everybody ends."""
+    """Lets the workers and the faults run for so long; then all faults end, and all workers."""
     begin = time.monotonic()
     while time.monotonic() < begin + seconds:
         schedule.step(more=True)
@@ -73,13 +73,13 @@ def disturb(world, schedule, seconds):
         for episode in world.active:
             episode.due = 0.0
         schedule.step(more=False)
-    world.crew.join(world.terms.wait / 1000 + 10)
+    world.crew.join(world.orders.wait / 1000 + 10)
 
 
 def arguments(parser):
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("MINUTES") or 5))
     parser.add_argument("--nodes", type=int, default=5, help="5 by default; one or two have no guard")
-    parser.add_argument("--hold", type=int, default=Terms.hold, help="longest hold in ms, as a rule")
+    parser.add_argument("--hold", type=int, default=Orders.hold, help="longest hold in ms, as a rule")
     parser.add_argument("--kinds", default="", help="only these, with commas")
     parser.add_argument("--without-guard", action="store_true", help="no kind under which the promise rests on the guard")
     parser.add_argument("--without-fences", action="store_true", help="holds need no fence, updates may be lost")
@@ -88,7 +88,7 @@ def arguments(parser):
     parser.add_argument("--each", type=int, default=None, help="floor: faults of each kind; default: 20 in 30 min")
     parser.add_argument("--share", type=float, default=0.3, help="floor: part of the time with a fault on")
     parser.add_argument("--late", type=float, default=200, help="ceiling: ms that a wait may end past its deadline")
-    parser.add_argument("--still", type=float, default=500, help="ceiling: ms that a lock may stand still which somebody waits for")
+    parser.add_argument("--still", type=float, default=500, help="ceiling: ms that a lock may stand still which a worker waits for")
 
 
 def languages(_asked):
@@ -110,23 +110,23 @@ def chosen_kinds(asked):
 
 
 def play(asked, history, seed):
-    rng, terms = random.Random(seed), Terms(nodes=asked.nodes, hold=asked.hold, hand=HAND)
+    rng, orders = random.Random(seed), Orders(nodes=asked.nodes, hold=asked.hold, hand=HAND)
     seconds = asked.minutes * 60
     # The last way to each node is the witness's.
     ways = len(WORKERS) + 1
-    with Stage(terms.nodes + 2, clocks=True, declare=False) as stage, \
-            Proxy(seed, ways * [stage.port(number) for number in range(1, terms.nodes + 1)]) as proxy:
-        world = World(stage, proxy, WORKERS, history, terms, rng)
-        stage.declare(world.numbers, max_ttl=terms.max_ttl)
+    with Stage(orders.nodes + 2, clocks=True, declare=False) as stage, \
+            Proxy(seed, ways * [stage.port(number) for number in range(1, orders.nodes + 1)]) as proxy:
+        world = World(stage, proxy, WORKERS, history, orders, rng)
+        stage.declare(world.numbers, max_ttl=orders.max_ttl)
         end = time.monotonic_ns() + int(seconds * 1e9)
         own = wrong_clocks(os.path.dirname(history.path)) | OWN
-        for name, value in {"begin": time.monotonic_ns(), "nodes": terms.nodes, "wait-ms": terms.wait, "ttl-ms": terms.ttl}.items():
+        for name, value in {"begin": time.monotonic_ns(), "nodes": orders.nodes, "wait-ms": orders.wait, "ttl-ms": orders.ttl}.items():
             history.write("note", name, value)
-        with Crew(history, world.urls, terms, WORKERS, end=end, honour=not asked.ignore_fences, own=own) as world.crew:
-            with Witness(history, proxy.ports[-terms.nodes:]):
+        with Crew(history, world.urls, orders, WORKERS, end=end, honour=not asked.ignore_fences, own=own) as world.crew:
+            with Witness(history, proxy.ports[-orders.nodes:]):
                 disturb(world, Schedule(world, chosen_kinds(asked)), seconds)
             history.write("note", "end", end)
-            left = leftovers(stage, [*world.numbers, *world.spares], terms.max_ttl / 1000)
+            left = leftovers(stage, [*world.numbers, *world.spares], orders.max_ttl / 1000)
             history.write("note", "left", len(left))
     for number, key in left[:5]:
         print(f"left behind on node {number}: {key.decode(errors='backslashreplace')}")

@@ -1,7 +1,7 @@
 """The history of a run: one file to which every process appends whole lines. All times are CLOCK_MONOTONIC, ns.
 
     take WORKER LOCK INVOKED ACQUIRED UNTIL FENCE    acquire has returned; UNTIL: end of validity as then known
-    share WORKER LOCK INVOKED …                      the same, of one that shares the lock with others who do
+    share WORKER LOCK INVOKED …                      the same, of a lease that others may share the lock with
     give WORKER LOCK AT UNTIL                        release is called after AT; UNTIL: the latest end ever seen
     fail WORKER LOCKS INVOKED RETURNED WAIT-MS KIND  acquire has failed
     want WORKER LOCKS INVOKED                        several, with commas, are asked for together: a `take` for each
@@ -13,7 +13,7 @@
     begin NUMBER FAULT AT WHOM                       a fault begins; WHOM: nodes, a worker, or WORKER/FENCE of the term that it meets
     end NUMBER AT                                    it is about to be undone, or is
     step FROM TO NODES MS FULL                       clocks were set forward; FULL: LOCK/WORKER with all votes
-    stall FROM TO                                    a processor of the machine ran nobody
+    stall FROM TO                                    a processor of the machine stood still
     slow NODE FROM TO                                a node answered late to what no fault was on the way of
     note NAME VALUE                                  figures of the run; what comes again is added
 
@@ -55,7 +55,7 @@ class Writer:
         return os.fstat(self._file).st_size
 
     def told(self, since, begins, word=""):
-        """Whether anybody has written such a line since the file was of that size."""
+        """Whether such a line has been written since the file was of that size."""
         with open(self.path) as file:
             file.seek(since)
             return any(line.startswith(begins) and word in line for line in file)
@@ -178,7 +178,7 @@ class History:
         self.notes[name] = self.notes.get(name, 0) + float(value)
 
     def stalled(self, begin, end):
-        """For how long within that time a processor ran nobody."""
+        """For how long within that time a processor stood still."""
         return covered(self.stalls, begin, end)
 
 

@@ -6,7 +6,7 @@ A lock is kept for half of `--every`: below 0.6 that is less than the clocks dif
 
 import time
 
-from crew import Crew, Terms
+from crew import Crew, Orders
 from history import read
 from stage import Stage
 
@@ -34,10 +34,10 @@ def play(asked, history, _seed):
     begin, lasts = time.time() + START_SECONDS, asked.ticks * asked.every
     work = f"job:{JOBS}:{asked.ticks}:{1000 * asked.every:g}:{1000 * begin:.0f}"
     hosts = {f"blocking-{number}": {"CHAOS_WORK": f"{work}:{off}"} for number, off in enumerate(OFF, 1)}
-    terms = Terms(nodes=3, work=(), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=10_000)
+    orders = Orders(nodes=3, work=(), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=10_000)
     # A host does its work once.
     end = time.monotonic_ns() + int(START_SECONDS * 1e9)
-    with Stage(terms.nodes) as stage, Crew(history, lambda _: stage.urls(), terms, hosts, end=end, own=hosts) as crew:
+    with Stage(orders.nodes) as stage, Crew(history, lambda _: stage.urls(), orders, hosts, end=end, own=hosts) as crew:
         time.sleep(max(0.0, begin + lasts / 2 - time.time()))
         stage.kill(2)
         crew.join(lasts + 60)

@@ -17,7 +17,7 @@ from stage import Resp, RespError
 
 SERVER, NETWORK, CLOCK, WORKER, SET = "server", "network", "clock", "worker", "set"
 KINDS = {}
-# Nobody listens there.
+# No server listens there.
 NO_PORT = 1
 # No client of ours uses it.
 SPARE_DATABASE = 1
@@ -158,7 +158,7 @@ def kill_empty(world, nodes, _seconds):
 def kill_old_dump(world, nodes, _seconds):
     world.stage.save(*nodes)
     # Votes come and go meanwhile.
-    yield world.random.uniform(0, world.terms.ttl) / 1000
+    yield world.random.uniform(0, world.orders.ttl) / 1000
     world.stage.kill(*nodes)
     yield
     world.stage.start(*nodes, saved=True)
@@ -178,8 +178,8 @@ def flushall(world, nodes, _seconds):
     yield
 
 
-# An empty database takes the place of the one with the votes. It stays: whoever swaps the old one in again brings back a
-# record that nobody can tell from one that was there all the time.
+# An empty database takes the place of the one with the votes. It stays: to swap the old one in again would bring back a
+# record that no client can tell from one that was there all the time.
 @kind(SERVER, seconds=(0, 0), guard=True, loses=True)
 def swapdb(world, nodes, _seconds):
     for node in nodes:
@@ -250,7 +250,7 @@ def cut(call):
 
 @kind(SERVER)
 def max_clients(world, nodes, _seconds):
-    # Whoever is in may stay: without a connection made before, nobody could end this.
+    # Connections stay that are there: without one that was made before, nothing could end this.
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Resp(world.stage.port(node))) for node in nodes]
         for connection in connections:
@@ -346,7 +346,7 @@ def back(world, nodes, by):
 
 def long_step(world):
     """More than any key has left, and not so much that fences would go back with a median of few nodes."""
-    return world.random.uniform(1.02 * world.terms.ttl, 0.98 * world.terms.max_ttl) / 1000
+    return world.random.uniform(1.02 * world.orders.ttl, 0.98 * world.orders.max_ttl) / 1000
 
 
 @kind(CLOCK, seconds=(0.2, 0.8), alone=True)
@@ -392,7 +392,7 @@ def worker_kill(world, worker, _seconds):
 
 
 # The program that holds a lock for a command is cut off from all nodes, or stands still, or both: its command has to end before
-# anybody else can have the lock.
+# another worker can have the lock.
 @kind(WORKER, seconds=(0.3, 1.2), of="cli")
 def cli_partition(world, worker, _seconds):
     what = world.random.choice(["both", "cut", "stop"])
@@ -419,7 +419,7 @@ LOSSES = 6
 
 
 def told(world, since, begins, word="", meanwhile=lambda: None):
-    """Waits until somebody writes such a line into the history; nobody's doing so is wrong."""
+    """Waits until a worker writes such a line into the history; that none does is wrong."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not world.history.told(since, begins, word):
         if time.monotonic() > end:
@@ -431,7 +431,7 @@ def told(world, since, begins, word="", meanwhile=lambda: None):
 
 def whole(world):
     """Waits until every node has a record: one that has just lost its memory is given it by the workers. False if they have
-    ended before, so that nobody gives it."""
+    ended before, so that none gives it."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not all(world.stage.redis(node, "EXISTS", RECORD) for node in world.numbers):
         if world.crew.over():
@@ -443,19 +443,19 @@ def whole(world):
 
 
 def strays(world, victims, known):
-    """What clients may list that are none of the set's, and the terms that they have for themselves. `victims` are in trouble;
-    `known` keep their record, and each list has one of them: servers that have lost their memory tell nobody that they were a
+    """What clients may list that are none of the set's, and the orders that they have for themselves. `victims` are in trouble;
+    `known` keep their record, and each list has one of them: servers that have lost their memory do not say that they were a
     set, so that of these alone another may be founded.
 
     A list of other servers and of the set's own length is not among them: that is how a node is replaced.
     """
-    members, spares, terms = world.numbers, world.spares, world.terms
+    members, spares, orders = world.numbers, world.spares, world.orders
     known = world.random.choice(known)
     both = sorted({known, victims[0]})
     fewer = both + [node for node in members if node not in both][: world.minority + 1 - len(both)]
     lists = [[known, *spares], [*both, *spares], fewer, [known], [*members, *spares]]
     found = [(nodes, {}) for nodes in lists if len(nodes) != len(members)]
-    found += [(members, {"QUORLOCK_MAX_TTL": f"{ms}ms"}) for ms in (terms.ttl, 2 * terms.max_ttl)]
+    found += [(members, {"QUORLOCK_MAX_TTL": f"{ms}ms"}) for ms in (orders.ttl, 2 * orders.max_ttl)]
     return [*found, (members, {"QUORLOCK_RESTART_GUARD": "off"})]
 
 
@@ -463,9 +463,9 @@ def strays(world, victims, known):
 def stray(world, victims, known):
     """A client that is none of the set's tries to use its nodes, and spares that are empty, until the end of the block."""
     world.stage.restart(*world.spares)
-    nodes, terms = world.random.choice(strays(world, victims, known))
+    nodes, orders = world.random.choice(strays(world, victims, known))
     name = f"{world.random.choice(sorted(LANGUAGES))}-{STRAY}"
-    world.crew.start(name, QUORLOCK_NODES=",".join(world.stage.urls(nodes)), CHAOS_END=str(NEVER), **terms)
+    world.crew.start(name, QUORLOCK_NODES=",".join(world.stage.urls(nodes)), CHAOS_END=str(NEVER), **orders)
     yield name
     world.crew.dismiss(name)
     # A set is founded by all its nodes or by none, and one of these belongs to another.
@@ -523,12 +523,12 @@ def stray_beside_outage(world, nodes, _seconds):
 
 
 def founded(world, nodes):
-    """Makes these nodes the set, and nobody else: without clients for as long as a vote may live, without records, a new set,
+    """Makes these nodes the set, and no others: without clients for as long as a vote may live, without records, a new set,
     which the workers found themselves. Waits until one of them holds a lock there."""
     workers = world.crew.names()
     for name in workers:
         world.crew.kill(name)
-    yield 1.02 * world.terms.max_ttl / 1000
+    yield 1.02 * world.orders.max_ttl / 1000
     for node in world.numbers:
         world.stage.redis(node, "DEL", RECORD)
     begun, world.listed = world.history.size(), sorted(nodes)

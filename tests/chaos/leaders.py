@@ -12,7 +12,7 @@ from collections import Counter
 import quorlock
 
 import terms
-from crew import LANGUAGES, Crew, Terms
+from crew import LANGUAGES, Crew, Orders
 from history import Live, language
 from proxy import Proxy
 from stage import Stage
@@ -125,7 +125,7 @@ def ways(worker):
 
 
 def observe(election, history):
-    """Writes who leads, as often as that changes, until the client is closed."""
+    """Writes which candidate leads, as often as that changes, until the client is closed."""
     try:
         for now in election.observe(every=LOOK_SECONDS):
             worker, fence = ("?", 0) if not now.known else ("-", 0)
@@ -146,7 +146,7 @@ def heading(asked):
 
 
 def play(asked, history, seed):
-    told = Terms(nodes=NODES, work=(f"election:{ELECTION}",), ttl=TTL_MS, max_ttl=60_000, node_timeout=250, wait=10_000, step=STEP_MS,
+    orders = Orders(nodes=NODES, work=(f"election:{ELECTION}",), ttl=TTL_MS, max_ttl=60_000, node_timeout=250, wait=10_000, step=STEP_MS,
                  careless=CARELESS_MS if asked.careless else 0)
     history.write("note", "ttl-ns", TTL_MS * 10**6)
     wrong = []
@@ -156,7 +156,7 @@ def play(asked, history, seed):
 
         client = quorlock.Client(stage.urls())
         observer = threading.Thread(target=observe, args=(client.election(ELECTION), history))
-        with Crew(history, urls, told) as crew, Witness(history):
+        with Crew(history, urls, orders) as crew, Witness(history):
             observer.start()
             try:
                 Run(crew, proxy, history, random.Random(seed)).play(asked.times)

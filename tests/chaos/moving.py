@@ -5,14 +5,14 @@ import time
 from collections import Counter
 
 from check import agreement, exclusion, fences, updates
-from crew import LANGUAGES, Crew, Terms
+from crew import LANGUAGES, Crew, Orders
 from drive import await_no_votes
 from history import language, read
 from stage import Stage
 from witness import Witness
 
 SHARDS, REPLICAS = 3, 1
-TERMS = Terms(nodes=1, work=("lock:a", "lock:b", "lock:c", "shared:prices", "slots:pool:2"), ttl=2000, max_ttl=2000, node_timeout=250, wait=3000, hold=300)
+ORDERS = Orders(nodes=1, work=("lock:a", "lock:b", "lock:c", "shared:prices", "slots:pool:2"), ttl=2000, max_ttl=2000, node_timeout=250, wait=3000, hold=300)
 # The hash slots of the locks, and that of the record of the node.
 KEYS = ("lock:{a}", "lock:{b}", "lock:{c}", "lock:{prices}", "lock:{pool}", "lock:#node")
 # A step of a move comes within this many seconds of the one before; leases outlive some moves, and some moves outlive them.
@@ -61,12 +61,12 @@ def heading(asked):
 def play(asked, history, seed):
     workers = [f"{name}-{place}" for place, name in enumerate(LANGUAGES, 1)]
     with Stage(1, shards=SHARDS, replicas=REPLICAS, declare=False) as stage:
-        stage.declare(max_ttl=TERMS.max_ttl)
-        with Crew(history, lambda _: stage.urls(), TERMS, workers) as crew, Witness(history):
+        stage.declare(max_ttl=ORDERS.max_ttl)
+        with Crew(history, lambda _: stage.urls(), ORDERS, workers) as crew, Witness(history):
             disturb(stage, history, random.Random(seed), time.monotonic() + asked.minutes * 60)
             crew.kill_all()
         # What they held ends by itself.
-        time.sleep(TERMS.max_ttl / 1000)
+        time.sleep(ORDERS.max_ttl / 1000)
         left = await_no_votes(stage)
     return crew.wrong + ([f"votes are left: {left}"] if left else [])
 

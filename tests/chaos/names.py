@@ -1,4 +1,4 @@
-"""Eight processes of all languages ask for random subsets of six names, in any order: nobody waits in a ring, and nobody holds
+"""Eight processes of all languages ask for random subsets of six names, in any order: none of them waits in a ring, and none holds
 half of what it asked for. With `--unsorted` each takes its names one by one in its own order, which must fail.
 """
 
@@ -6,7 +6,7 @@ import collections
 import time
 
 import check
-from crew import LANGUAGES, Crew, Terms
+from crew import LANGUAGES, Crew, Orders
 from faults import leftovers
 from history import read
 from stage import Stage
@@ -34,10 +34,10 @@ def heading(asked):
 def play(asked, history, _seed):
     wait = (2 if asked.unsorted else 30) if asked.wait is None else asked.wait
     work = ":".join(["unsorted" if asked.unsorted else "several", *NAMES])
-    terms = Terms(nodes=3, work=(work,), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=int(1000 * wait), long=0, steady=1)
+    orders = Orders(nodes=3, work=(work,), ttl=10_000, max_ttl=60_000, node_timeout=250, wait=int(1000 * wait), long=0, steady=1)
     end = time.monotonic_ns() + int(asked.seconds * 1e9)
-    with Stage(terms.nodes) as stage:
-        with Crew(history, lambda _: stage.urls(), terms, WORKERS, end=end) as crew:
+    with Stage(orders.nodes) as stage:
+        with Crew(history, lambda _: stage.urls(), orders, WORKERS, end=end) as crew:
             crew.join(asked.seconds + wait + GRACE_SECONDS)
         left = leftovers(stage, range(1, len(stage) + 1), STAY_SECONDS)
     return crew.wrong + [f"{key.decode(errors='backslashreplace')} is left on node {number}" for number, key in left]

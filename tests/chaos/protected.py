@@ -3,10 +3,10 @@
 
     protected.py SOCKET honour|ignore       ends with its stdin, and then prints the figures as JSON
 
-A connection says `read LOCK FENCE` and is told the counter, or `write LOCK FENCE VALUE` and is told `ok`; either is told
-`stale` where a larger fence was seen before. `look LOCK FENCE` is of one that shares the lock: told the counter, or `stale`
+A connection says `read LOCK FENCE` and gets the counter, or `write LOCK FENCE VALUE` and gets `ok`; either is answered
+`stale` where a larger fence was seen before. `look LOCK FENCE` is of a lease that shares the lock: it gets the counter, or `stale`
 where a larger fence was seen of one that does not. `hand LOCK FENCE TEXT` leaves an exported lease for others, and
-`next - 0` is told `NUMBER LOCK TEXT` of one that was left, or `none`; every second one is told to two, of whom one may go on
+`next - 0` gets `NUMBER LOCK TEXT` of one that was left, or `none`; every second one goes to two, of which one may go on
 with it. Fence 0 is none, and is never stale. A write that does not add one to what
 is there now destroys what another has written: a lost update.
 """
@@ -41,7 +41,7 @@ class Resource:
         if verb == "look":
             self.shared[lock] = max(fence, self.shared.get(lock, 0))
             return str(self.values.get(lock, 0))
-        # Reads count too: who has read under a larger fence is not to be overwritten by a smaller one.
+        # Reads count too: what was read under a larger fence is not to be overwritten by a smaller one.
         self.fences[lock] = max(fence, self.fences.get(lock, 0))
         now = self.values.get(lock, 0)
         if verb == "read":

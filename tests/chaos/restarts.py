@@ -12,7 +12,7 @@ import random
 import time
 
 from check import disorder, double_holds, exclusion
-from crew import Crew, Terms
+from crew import Crew, Orders
 from history import read
 from kinds import back, forward, long_step
 from schedule import World
@@ -39,7 +39,7 @@ class Faults:
 
 
 def await_full(world):
-    """Waits until a lease stands on all nodes; not forever, since nobody says that it will."""
+    """Waits until a lease stands on all nodes; not forever, since it need not come."""
     end = time.monotonic() + FULL_SECONDS
     while not world.full() and time.monotonic() < end:
         time.sleep(0.001)
@@ -72,11 +72,11 @@ def steps(world, count, sizes):
         faults.begin(nodes)
         forward(world, nodes, by)
         # Long enough for a renewal, which repairs the votes that are gone, and for the others to try.
-        time.sleep(world.terms.ttl / 1000)
+        time.sleep(world.orders.ttl / 1000)
         back(world, nodes, by)
         faults.end()
         # What was stored while the clock was ahead lives longer by the step.
-        time.sleep(world.terms.max_ttl / 1000)
+        time.sleep(world.orders.max_ttl / 1000)
 
 
 EXPERIMENTS = {
@@ -108,11 +108,11 @@ def tries(asked):
 
 def play(asked, history, seed):
     count, experiment = EXPERIMENTS[asked.experiment]
-    terms = Terms(nodes=asked.nodes, work=("lock:a",), hold=900, guard=asked.guard)
+    orders = Orders(nodes=asked.nodes, work=("lock:a",), hold=900, guard=asked.guard)
     with Stage(asked.nodes, clocks=True, declare=False) as stage:
-        world = World(stage, None, (), history, terms, random.Random(seed))
-        stage.declare(max_ttl=terms.max_ttl, guard=asked.guard == "on")
-        with Crew(history, lambda _: stage.urls(), terms, WORKERS) as crew:
+        world = World(stage, None, (), history, orders, random.Random(seed))
+        stage.declare(max_ttl=orders.max_ttl, guard=asked.guard == "on")
+        with Crew(history, lambda _: stage.urls(), orders, WORKERS) as crew:
             experiment(world, asked.count or count)
             crew.kill_all()
     return crew.wrong

@@ -19,19 +19,19 @@ KEEPERS = ("rust-3", "cpp-2", "asyncio-2")
 LONG_LOCK = "long"
 # Workers that hold by a program: what hits a worker alone is not for them.
 CLI = "cli-"
-# What stands under the key of a lock that is held: by nobody waited for, or until `end` in µs.
+# What stands under the key of a lock that is held: as it is, or behind `end` in µs where a client waits for it.
 HELD = re.compile(rb"(=(?P<end>\d+) )?(?P<value>[0-9a-f]{40}\..*)")
 
 
 class World:
     """What a fault can touch."""
 
-    def __init__(self, stage, proxy, workers, history, terms, rng):
-        self.stage, self.proxy, self.history, self.terms, self.random = stage, proxy, history, terms, rng
-        self.numbers = list(range(1, terms.nodes + 1))
-        self.minority = (terms.nodes - 1) // 2
+    def __init__(self, stage, proxy, workers, history, orders, rng):
+        self.stage, self.proxy, self.history, self.orders, self.random = stage, proxy, history, orders, rng
+        self.numbers = list(range(1, orders.nodes + 1))
+        self.minority = (orders.nodes - 1) // 2
         # Servers that belong to no set: one to lead an address to, and both for a list that is none of the set's.
-        self.spares = [terms.nodes + 1, terms.nodes + 2]
+        self.spares = [orders.nodes + 1, orders.nodes + 2]
         # The set as workers that start now are told it.
         self.listed = self.numbers
         # A port of the proxy for each worker and node, so that one may be cut off and others not.
@@ -49,14 +49,14 @@ class World:
         """LOCK/WORKER of which every node has the vote; none while a server is out of order and could not answer."""
         if any(episode.kind.place == SERVER for episode in self.active):
             return []
-        known = {**dict(self.terms.keys()), LONG_LOCK: f"lock:{{{LONG_LOCK}}}"}
+        known = {**dict(self.orders.keys()), LONG_LOCK: f"lock:{{{LONG_LOCK}}}"}
         locks, keys = list(known), list(known.values())
         columns = zip(*(self._held(node, keys) for node in self.numbers))
         return [f"{lock}/{votes[0].decode().partition('.')[2]}" for lock, votes in zip(locks, columns)
                 if votes[0] and len(set(votes)) == 1]
 
     def _held(self, node, keys):
-        """The value that holds each of these on a node, whether or not somebody waits for it there; `None` for none."""
+        """The value that holds each of these on a node, whether or not a client waits for it there; `None` for none."""
         texts = self.stage.redis(node, "MGET", *keys)
         seconds, micros = map(int, self.stage.redis(node, "TIME"))
         forms = [HELD.fullmatch(text or b"") for text in texts]
@@ -111,7 +111,7 @@ class Schedule:
             if episode.advance():
                 world.active.remove(episode)
                 if episode.kind.loses:
-                    out = time.monotonic() + 2 * world.terms.max_ttl / 1000
+                    out = time.monotonic() + 2 * world.orders.max_ttl / 1000
                     self._recovering.update(dict.fromkeys(episode.whom, out))
         if more and now >= self._next_at and len(world.active) < MAX_AT_ONCE:
             if not self._deck and now < self._calm_at:
@@ -164,7 +164,7 @@ class Schedule:
         if self._random.random() < 0.5:
             nodes = self._minority(kind, {node for episode in busy for node in episode.whom.nodes})
             return Links(world.workers, tuple(nodes)) if nodes else None
-        # One or two workers alone, and from any number of nodes: nobody else notices.
+        # One or two workers alone, and from any number of nodes: the others do not notice.
         workers = self._random.sample(self._some(), self._random.randint(1, 2))
         count = self._random.randint(1, len(world.numbers)) if kind.nodes[1] > 1 else 1
         chosen = Links(tuple(workers), tuple(self._random.sample(world.numbers, count)), everyone=False)

@@ -7,7 +7,7 @@ A worker is one process, LANGUAGE-NUMBER, and its clock is read before its term 
     ended WORKER FENCE AT                the work has ended, by its own word
     lost WORKER FENCE REASON AT          the loss of a term is told
     stopped WORKER FENCE AT              the library tells that the work has ended
-    seen WORKER FENCE AT                 an observer sees that this one leads; `- 0`: nobody does; `? 0`: it is not known
+    seen WORKER FENCE AT                 an observer sees that this one leads; `- 0`: none does; `? 0`: it is not known
 """
 
 import itertools

@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import check  # noqa: E402
 import check2  # noqa: E402
-from crew import Terms  # noqa: E402
+from crew import Orders  # noqa: E402
 from faults import chosen_kinds, in_line  # noqa: E402
 from history import NEVER, Writer, read  # noqa: E402
 from kinds import KINDS, NETWORK, SERVER, WORKER  # noqa: E402
@@ -299,7 +299,7 @@ class Leftovers(Case):
 class Plan(Case):
     def plan(self, seed):
         """The first faults of a seed, without carrying them out."""
-        world = World(None, None, ["rust-1", "c-1"], None, Terms(), random.Random(seed))
+        world = World(None, None, ["rust-1", "c-1"], None, Orders(), random.Random(seed))
         schedule = Schedule(world, list(KINDS.values()))
         return [(kind.name, str(schedule.draw(kind))) for kind in world.random.sample(list(KINDS.values()), len(KINDS))]
 
@@ -321,7 +321,7 @@ class Plan(Case):
             write = staticmethod(lambda *_: None)
 
         now, begun = [1000.0], [1000.0]
-        world = World(None, None, ["rust-1"], Told, Terms(), random.Random(1))
+        world = World(None, None, ["rust-1"], Told, Orders(), random.Random(1))
         with unittest.mock.patch("schedule.time.monotonic", lambda: now[0]):
             schedule = Schedule(world, [Kind] * kinds)
             for _ in range(80_000):
@@ -353,7 +353,7 @@ class Plan(Case):
             lines = []
             write = staticmethod(lambda *words: Told.lines.append(words))
 
-        world = World(None, None, ["rust-1"], Told, Terms(), random.Random(1))
+        world = World(None, None, ["rust-1"], Told, Orders(), random.Random(1))
         now = [7]
         with unittest.mock.patch("schedule.time.monotonic_ns", lambda: now[0]):
             episode = Episode(world, Kind, "rust-1", 1.0)

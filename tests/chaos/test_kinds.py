@@ -11,7 +11,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
-from crew import Terms  # noqa: E402
+from crew import Orders  # noqa: E402
 from kinds import KINDS, NETWORK, RECORD, WORKER, Links, strays  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from schedule import World  # noqa: E402
@@ -87,7 +87,7 @@ class Kinds(unittest.TestCase):
         cls.addClassCleanup(cls.proxy.close)
 
     def setUp(self):
-        self.world = World(self.stage, self.proxy, ["rust-1"], History(), Terms(nodes=NODES), Most())
+        self.world = World(self.stage, self.proxy, ["rust-1"], History(), Orders(nodes=NODES), Most())
         self.world.crew = Crew()
         self.stage.redis(1, "SET", "before", "v")
         self.connection = self.connect()
@@ -354,12 +354,12 @@ class Kinds(unittest.TestCase):
         for count, victims, known in itertools.product((3, 5), ([1], [3, 2]), ([1], [2, 3], [4])):
             if count < 4 in known:
                 continue
-            world = World(None, None, ["rust-1"], None, Terms(nodes=count), Most())
+            world = World(None, None, ["rust-1"], None, Orders(nodes=count), Most())
             found = strays(world, victims, known)
             self.assertGreaterEqual(len(found), 6)
-            for nodes, terms in found:
+            for nodes, orders in found:
                 self.assertIn(known[0], nodes)
-                self.assertNotEqual(len(nodes) == count, not terms, (nodes, terms))
+                self.assertNotEqual(len(nodes) == count, not orders, (nodes, orders))
                 self.assertEqual(len(set(nodes)), len(nodes))
             # With a victim that has lost its record they have a quorum that knows of nothing.
             blank = {victims[0], *world.spares} - {known[0]}

@@ -10,7 +10,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
-from crew import LANGUAGES, Crew, Terms  # noqa: E402
+from crew import LANGUAGES, Crew, Orders  # noqa: E402
 from history import Live, Writer  # noqa: E402
 from stage import Stage  # noqa: E402
 from terms import History  # noqa: E402
@@ -37,8 +37,8 @@ class Workers(unittest.TestCase):
         self.live = Live(self.history.path, History)
         self.addCleanup(self.live.close)
 
-    def crew(self, own, terms):
-        return Crew(self.history, lambda _: self.stage.urls(), terms, own, own=own)
+    def crew(self, own, orders):
+        return Crew(self.history, lambda _: self.stage.urls(), orders, own, own=own)
 
     def lines(self):
         """The kinds of lines that each worker has written."""
@@ -55,14 +55,14 @@ class Workers(unittest.TestCase):
         for language in LANGUAGES:
             own[f"{language}-lock"]["CHAOS_HAND"] = "2"
         # One by one they wait for each other in a ring, until a wait ends.
-        terms = Terms(nodes=1, ttl=2000, max_ttl=60_000, node_timeout=250, wait=1000)
+        orders = Orders(nodes=1, ttl=2000, max_ttl=60_000, node_timeout=250, wait=1000)
 
         def missing(_history=None):
             found = self.lines()
             return [(worker, kind) for worker in own for work, (kinds, _) in WORKLOADS.items()
                     if worker.endswith("-" + work.split(":")[0]) for kind in kinds if kind not in found.get(worker, ())]
 
-        with self.crew(own, terms) as crew:
+        with self.crew(own, orders) as crew:
             self.live.wait(lambda _: not missing(), PATIENCE_SECONDS, lambda: time.sleep(0.1))
             self.assertEqual(missing(), [])
             crew.kill_all()
@@ -81,8 +81,8 @@ class Workers(unittest.TestCase):
 
     def test_a_steady_worker_ends_with_a_lease_that_is_lost(self):
         own = {f"{language}-1": {"CHAOS_WORK": f"lock:{language}"} for language in LANGUAGES}
-        terms = Terms(nodes=1, ttl=2000, max_ttl=60_000, node_timeout=250, wait=10_000, hold=300, steady=1)
-        with self.crew(own, terms) as crew:
+        orders = Orders(nodes=1, ttl=2000, max_ttl=60_000, node_timeout=250, wait=10_000, hold=300, steady=1)
+        with self.crew(own, orders) as crew:
             end = time.monotonic() + PATIENCE_SECONDS
             while crew.running() and time.monotonic() < end:
                 self.stage.redis(1, "FLUSHALL")

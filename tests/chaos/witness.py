@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 1.0
 
 
 def watch_processor(number, history, over):
-    """Writes `stall` for each time in which this processor ran nobody; ends with `over`."""
+    """Writes `stall` for each time in which this processor stood still; ends with `over`."""
     # Of this thread alone.
     os.sched_setaffinity(0, {number})
     before = time.monotonic_ns()

@@ -32,8 +32,6 @@ TTL_MS = 6000
 # Where double holds must show: far longer than a failover takes on a busy machine, as are most holds.
 UNGUARDED_TTL_MS, UNGUARDED_HOLD_MS = 2 * TTL_MS, 4 * TTL_MS
 NODE_TIMEOUT_MS, WAIT_MS = 250, 4000
-# Those that can be told to leave the guard off.
-UNGUARDED = ("blocking", "asyncio", "blocking")
 # The longest wait for anything at all, beyond what the guard asks for.
 PATIENCE_SECONDS = 40
 # For a lock to be taken while the replicas are behind: where votes wait for them, none is.
@@ -58,8 +56,7 @@ class Lane:
         self._orders = Orders(nodes=1, work=(f"lock:a{number}", f"lock:b{number}"), ttl=ttl, max_ttl=ttl, node_timeout=NODE_TIMEOUT_MS,
                             wait=WAIT_MS, hold=hold, guard=guard, wait_replicas=wait_replicas)
         self._locks = dict(self._orders.keys())
-        languages = UNGUARDED if guard == "off" else LANGUAGES
-        self._workers = [f"{language}-{number}.{place}" for place, language in enumerate(languages, 1)]
+        self._workers = [f"{language}-{number}.{place}" for place, language in enumerate(LANGUAGES, 1)]
         self._stage = None
 
     def run(self):
@@ -152,10 +149,6 @@ def arguments(parser):
     parser.add_argument("--guard", choices=["auto", "on", "off"], default="auto", help="off: a run that must fail")
     parser.add_argument("--stages", type=int, default=3, help="this many side by side with each number of replicas")
     parser.add_argument("--server", choices=list(servers.SERVERS), help="another than the redis-server on the PATH")
-
-
-def languages(asked):
-    return UNGUARDED if asked.guard == "off" else LANGUAGES
 
 
 def heading(asked):

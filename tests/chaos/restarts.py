@@ -18,7 +18,7 @@ from kinds import back, forward, long_step
 from schedule import World
 from stage import Stage
 
-WORKERS = ("blocking-1", "blocking-2", "blocking-3")
+WORKERS = ("rust-1", "cpp-1", "blocking-1")
 # Of the faults, this many must have met a holder, or there was nothing to see.
 LIVE_SHARE = 0.5
 FULL_SECONDS = 3.0
@@ -92,10 +92,6 @@ def arguments(parser):
     parser.add_argument("--guard", choices=["on", "off"], default="on")
     parser.add_argument("--count", type=int, default=None, help="faults; default 1,000 cycles, 100 of all nodes, 200 steps")
     parser.add_argument("--nodes", type=int, default=5)
-
-
-def languages(_asked):
-    return ["blocking"]
 
 
 def heading(asked):

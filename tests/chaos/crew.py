@@ -35,7 +35,7 @@ def missing(languages):
 
 @dataclass
 class Orders:
-    """How many nodes there are, and what all workers of a run are told; times in ms. README.md says what each of them is."""
+    """How many nodes there are, and what the workers of a run have to do; times in ms. README.md says what each of them is."""
 
     nodes: int = 5
     # One of these is drawn each time: a workload, and its words behind colons.

@@ -92,8 +92,8 @@ install: ## the C library, headers, pkg-config and CMake files, below PREFIX (de
 
 demo: ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
 	tests/setup.sh demo
-	$(MAKE) python node c WORKERS='-p quorlock-tests --bin demo-worker' C_PROGRAMS=demo-worker
-	$(VENV)/bin/python tests/demo/demo.py --seconds $(SECONDS) --lock $(LOCK)
+	$(MAKE) python node c WORKERS='-p quorlock-tests --bin chaos-worker' C_PROGRAMS=chaos-worker
+	$(VENV)/bin/python tests/chaos/chaos.py demo --seconds $(SECONDS) --lock $(LOCK)
 
 # A tier has its steps and their times in tests/run.py.
 check: ## first of all, 3 min after `make build`: format, lints, unit tests, Rust's scenarios, tables
@@ -153,16 +153,16 @@ compatible: ## what programs use of the last release is still there: C's symbols
 	.ci/dist/compatible.py
 
 faults: build ## processes of all languages, five servers, every fault, for MINUTES; SEED=n repeats its faults
-	$(VENV)/bin/python tests/faults/faults.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(OPTIONS)
+	$(VENV)/bin/python tests/chaos/chaos.py faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(OPTIONS)
 
 redisson: build ## the real Redisson, in Java, and Quorlock as one lock, on a real server
 	tests/setup.sh redisson
 	$(VENV)/bin/python tests/interop/redisson/run.py
 
 restarts: build ## 1,000 restarts without data, 100 of all nodes, 200 clock steps, under a held lock; 15 min
-	$(VENV)/bin/python tests/faults/restarts.py cycles $(OPTIONS)
-	$(VENV)/bin/python tests/faults/restarts.py all-at-once $(OPTIONS)
-	$(VENV)/bin/python tests/faults/restarts.py clock $(OPTIONS)
+	$(VENV)/bin/python tests/chaos/chaos.py restarts cycles $(OPTIONS)
+	$(VENV)/bin/python tests/chaos/chaos.py restarts all-at-once $(OPTIONS)
+	$(VENV)/bin/python tests/chaos/chaos.py restarts clock $(OPTIONS)
 
 site: ## the site of documentation, in target/site
 	$(PYTHON) tests/docs/build.py

@@ -145,7 +145,7 @@ def programs():
 
 
 def names():
-    words = [run.PYTHON, ROOT / "tests" / "names" / "names.py", "--seconds", str(NAMES_SECONDS)]
+    words = [run.PYTHON, ROOT / "tests" / "chaos" / "chaos.py", "names", "--seconds", str(NAMES_SECONDS)]
     done = subprocess.run(words, capture_output=True, text=True)
     (OUT / "names.txt").write_text(done.stdout + done.stderr)
     print(done.stdout, end="")
@@ -153,7 +153,7 @@ def names():
 
 
 def leaders():
-    words = [run.PYTHON, "tests/leaders/leaders.py", "--times", str(FAULTS_OF_LEADERS)]
+    words = [run.PYTHON, "tests/chaos/chaos.py", "leaders", "--times", str(FAULTS_OF_LEADERS)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     (OUT / "leaders.txt").write_text(done.stdout + done.stderr)
     print(done.stdout, end="")
@@ -163,7 +163,7 @@ def leaders():
 
 def failovers():
     for number, server in enumerate(FAILOVER_SERVERS):
-        words = [run.PYTHON, "tests/failover/failover.py", "--count", str(FAILOVERS), "--stages", "4", *server]
+        words = [run.PYTHON, "tests/chaos/chaos.py", "failover", "--count", str(FAILOVERS), "--stages", "4", *server]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
         (OUT / f"failover-{number}.txt").write_text(done.stdout + done.stderr)
         print(done.stdout, end="")
@@ -182,7 +182,7 @@ def leases_over_failovers():
 
 def moving():
     """A cluster whose hash slots move all the time."""
-    words = [run.PYTHON, "tests/failover/moving.py", "--minutes", str(MOVING_MINUTES)]
+    words = [run.PYTHON, "tests/chaos/chaos.py", "moving", "--minutes", str(MOVING_MINUTES)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     (OUT / "moving.txt").write_text(done.stdout + done.stderr)
     print(done.stdout, end="")

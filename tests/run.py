@@ -90,6 +90,16 @@ def newcomers(name):
     return Step(f"newcomers-{name}", command, floor=600)
 
 
+def chaos(name, *words, **more):
+    """Workers of all languages on servers that are disturbed; tests/chaos/README.md has the words."""
+    return Step(name, [PYTHON, "tests/chaos/chaos.py", *words], **more)
+
+
+def chaos_tools(name, floor, *subjects):
+    """The tests of what judges and disturbs such runs."""
+    return Step(name, [PYTHON, "-m", "unittest", "-v", *(f"tests/chaos/test_{subject}.py" for subject in subjects)], floor=floor)
+
+
 # First of all, before anything else is worth its time.
 CHECK = [
     Step("fmt", ["cargo", "fmt", "--all", "--check"]),
@@ -220,57 +230,52 @@ GATE = [
     Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=14),
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
          floor=4),
-    Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
+    chaos_tools("ledger", 5, "demo"),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),
     # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
     Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184),
-    Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),
+    chaos_tools("faults-tools", 90, "faults", "kinds", "proxy", "workers"),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
-    Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"]),
+    chaos("faults", "faults", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"),
     # Incidents, and the alerts of docs/operations: what is meant fires, and nothing else.
-    Step("alerts", [PYTHON, "tests/faults/incidents.py"], floor=19),
-    Step("restarts-unguarded", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12", "--guard", "off"], must_say=r"S1: [1-9]\d* double holds"),
-    Step("restarts", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12"]),
-    Step("restarts-clock", [PYTHON, "tests/faults/restarts.py", "clock", "--count", "12"]),
+    Step("alerts", [PYTHON, "tests/chaos/incidents.py"], floor=19),
+    chaos("restarts-unguarded", "restarts", "all-at-once", "--count", "12", "--guard", "off", must_say=r"S1: [1-9]\d* double holds"),
+    chaos("restarts", "restarts", "all-at-once", "--count", "12"),
+    chaos("restarts-clock", "restarts", "clock", "--count", "12"),
     # A job that five hosts start by clocks that differ.
-    Step("jobs", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8"], floor=160),
+    chaos("jobs", "jobs", "--ticks", "8", floor=160),
     # Programs that are drawn: scopes that are entered and left in every way that Python has.
     Step("programs", [PYTHON, "tests/python/programs.py", "--programs", "2000", "--real", "200"], floor=2200),
     # Several locks at once, asked for in any order by processes of all languages.
-    Step("names-tools", [sys.executable, "tests/names/test_names.py", "-v"], floor=11),
-    Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10),
+    chaos_tools("names-tools", 11, "names"),
+    chaos("names", "names", "--seconds", "8", floor=10),
     # Programs that are drawn: who is inside of what, whatever the calls, branches, contexts and losses.
     Step("programs-node", ["node", "--expose-gc", "--no-warnings", "tests/node/programs/run.mjs", "--programs", "2000"], floor=2000),
     # Bun, Deno and other releases of Node: locks end with their processes and workers, and Node's scenarios.
     Step("node-runtimes", ["node", "tests/node/run.mjs", "tests/node/runtimes/runtimes.test.mjs"], floor=42),
-    Step("leaders-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/leaders", "-t", "tests/leaders"], floor=22),
+    chaos_tools("leaders-tools", 22, "terms"),
     # An election while its leader is stopped, killed or cut off.
-    Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"]),
-    Step("failover-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/failover", "-t", "tests/failover"], floor=11),
+    chaos("leaders", "leaders", "--times", "3"),
+    chaos_tools("failover-tools", 11, "failover"),
     # A node with replicas and sentinels whose master is killed, stopped or told to give way.
-    Step("failover", [PYTHON, "tests/failover/failover.py"]),
-    Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"]),
-    Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"],
-         must_say=r"[1-9]\d* lost updates"),
+    chaos("failover", "failover"),
+    chaos("demo", "demo", "--lock", "on"),
+    chaos("demo-lock-off", "demo", "--lock", "off", "--seconds", "3", must_say=r"[1-9]\d* lost updates"),
 ]
 
 # What `make gate` has no time for, and `make full` runs beside its own: that judges fail where they have to, and the programs of
 # docs/migrate whose library comes from a registry.
 FULL = [
     # The same as `failover` without the guard.
-    Step("failover-unguarded", [PYTHON, "tests/failover/failover.py", "--guard", "off", "--wait-replicas", "0"],
-         must_say=r"S1: [1-9]\d* double holds"),
+    chaos("failover-unguarded", "failover", "--guard", "off", "--wait-replicas", "0", must_say=r"S1: [1-9]\d* double holds"),
     Step("programs-bugs", [PYTHON, "tests/python/programs.py", "--bugs"], floor=9),
-    Step("faults-fences-ignored", [PYTHON, "tests/faults/faults.py", "--minutes", "0.3", "--kinds", "worker-pause", "--hold",
-                                   "100", "--holds", "5", "--late", "1000", "--ignore-fences"], must_say=r"[1-9]\d* lost updates"),
-    Step("jobs-too-short", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8", "--every", "0.4"],
-         must_say=r"[1-9]\d* ticks did not run once"),
-    Step("leaders-careless", [PYTHON, "tests/leaders/leaders.py", "--times", "1", "--careless"],
-         must_say=r"[1-9]\d* of \d+ steps of an old leader that believed to lead"),
-    Step("names-unsorted", [PYTHON, "tests/names/names.py", "--seconds", "8", "--unsorted"],
-         must_say=r"[1-9]\d* waits were used up"),
+    chaos("faults-fences-ignored", "faults", "--minutes", "0.3", "--kinds", "worker-pause", "--hold", "100", "--holds", "5", "--late", "1000",
+          "--ignore-fences", must_say=r"[1-9]\d* lost updates"),
+    chaos("jobs-too-short", "jobs", "--ticks", "8", "--every", "0.4", must_say=r"[1-9]\d* ticks did not run once"),
+    chaos("leaders-careless", "leaders", "--times", "1", "--careless", must_say=r"[1-9]\d* of \d+ steps of an old leader that believed to lead"),
+    chaos("names-unsorted", "names", "--seconds", "8", "--unsorted", must_say=r"[1-9]\d* waits were used up"),
     # Those whose library comes from a registry.
     Step("migrate", [PYTHON, "tests/interop/pages.py", "registry"], floor=20),
 ]

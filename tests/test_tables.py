@@ -31,9 +31,9 @@ PLACES = {
     "full": ["full.py"],
     "core": ["../core/src/**/*.rs"],
     "cli": ["../core/cli/tests/*.rs", "../core/cli/src/**/*.rs"],
-    "restarts": ["faults/restarts.py"],
-    "faults": ["faults/test_kinds.py"],
-    "failover": ["failover/judge.py"],
+    "restarts": ["chaos/restarts.py"],
+    "faults": ["chaos/test_kinds.py"],
+    "failover": ["chaos/failover.py"],
     "tests": ["test_*.py", "consumers/test_*.py", "peers/test_*.py", "peers/suites/*.py", "interop/test_*.py"],
 }
 TEXT = {place: "\n".join(path.read_text() for glob in globs for path in TESTS.glob(glob)) for place, globs in PLACES.items()}

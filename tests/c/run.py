@@ -39,9 +39,7 @@ VALGRIND = ["valgrind", "--quiet", f"--suppressions={ROOT}/ffi-c/install/valgrin
             "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
             "--error-exitcode=9"]
 PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scenario.cpp",
-            "demo-worker-c": "tests/c/demo-worker.c", "demo-worker-cpp": "tests/cpp/demo-worker.cpp",
-            "faults-worker-c": "tests/c/faults-worker.c", "names-worker-c": "tests/c/names-worker.c",
-            "names-worker-cpp": "tests/cpp/names-worker.cpp", "leaders-worker-cpp": "tests/cpp/leaders-worker.cpp",
+            "chaos-worker-cpp": "tests/cpp/chaos-worker.cpp",
             "endurance-c": "tests/c/endurance.c", "programs": "tests/cpp/programs.cpp", "handles": "tests/c/handles.c",
             "secrets": "tests/c/secrets.c",
             "test-c": "tests/c/test*.[ch]", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}

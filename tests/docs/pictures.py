@@ -24,7 +24,7 @@ from html import escape
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 IMAGES = ROOT / "docs" / "images"
-sys.path[:0] = [str(HERE), str(ROOT / "tests"), str(ROOT / "tests" / "faults")]
+sys.path[:0] = [str(HERE), str(ROOT / "tests"), str(ROOT / "tests" / "chaos")]
 
 from made import put  # noqa: E402
 

@@ -15,8 +15,10 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
+sys.path.append(str(TESTS / "docs"))
 
 import house  # noqa: E402
+import map as sketch  # noqa: E402
 import run  # noqa: E402
 import scenario  # noqa: E402
 from stage.node import ACL  # noqa: E402
@@ -175,6 +177,39 @@ class Pages(unittest.TestCase):
         for page in (ROOT / "docs").rglob("*.md"):
             # The page of an alert has its name.
             self.assertRegex(page.stem, r"^([a-z0-9]+(-[a-z0-9]+)*|Quorlock[A-Za-z]+)$")
+
+
+class Words(unittest.TestCase):
+    def test_the_words_are_those_of_the_code(self):
+        page = (ROOT / "docs" / "explanation" / "words.md").read_text()
+        words = re.findall(r"^\| \*\*([a-z ]+)\*\* \| [A-Z].*\. \|$", page, re.M)
+        self.assertEqual(len(words), len(re.findall(r"^\| \*\*", page, re.M)), "each has its sentence")
+        self.assertGreater(len(words), 25)
+        self.assertEqual(sorted(words), sorted(set(words)))
+        core = "\n".join(path.read_text() for path in house.CORE.rglob("*.rs")).lower()
+        # `claim` comes to the code with core/src/protocol/claim.
+        gone = [word for word in words if word != "claim" and not all(re.search(rf"\b{part}s?\b", core) for part in word.split())]
+        self.assertEqual(gone, [], "words that the core does not use")
+
+
+class Map(unittest.TestCase):
+    """The map in CONTRIBUTING.md."""
+
+    def test_a_file_that_does_not_say_what_it_is_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in [
+                ("core/src/a.rs", "//! What a is: of\n//! two lines. And more.\n"), ("core/src/b.rs", "use crate::a;\n//! Late.\n"),
+                ("core/src/a/tests.rs", "use super::*;\n"), ("py/python/quorlock/c.py", '"""What c is."""\n'),
+                ("py/python/quorlock/d.py", "import c\n"), ("node/src/e.ts", "/// <reference />\n/**\n * What e is.\n */\n"),
+                ("node/src/f.ts", "const f = 1;\n"), ("tests/g/README.md", "# G\n\nWhat g is. And more.\n"),
+            ]:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            text, silent = sketch.made(root)
+        self.assertEqual(silent, ["core/src/b.rs", "py/python/quorlock/d.py", "node/src/f.ts"])
+        for row in ("| `a.rs` | What a is: of two lines |", "| `c.py` | What c is |", "| `e.ts` | What e is |", "| `g/` | What g is |"):
+            self.assertIn(row, text)
 
 
 class House(unittest.TestCase):

@@ -1,4 +1,4 @@
-//! What a client counts.
+//! The counters of a client, and their names.
 
 /// Counts of a client since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,10 +18,12 @@ sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
 sys.path.append(str(TESTS / "docs"))
 
 import house  # noqa: E402
-import map as sketch  # noqa: E402
 import run  # noqa: E402
 import scenario  # noqa: E402
 from stage.node import ACL  # noqa: E402
+
+# Last, for its folder has a `run` of its own.
+import map as sketch  # noqa: E402
 
 PLACES = {
     "rust": ["rust/tests/*.rs"],

@@ -7,8 +7,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 
 use program::{ENDLESS, Flock, Running, STUBBORN, quorlock};
-use quorlock::{Verdict, blocking};
+use quorlock::{Client, Verdict, blocking};
 use quorlock_tests::Stage;
+
+fn client(stage: &Stage) -> Client {
+    Client::new(&stage.nodes).expect("the nodes of a stage")
+}
 
 #[test]
 fn what_ends_the_program_ends_all_of_the_command() {

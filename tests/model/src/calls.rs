@@ -9,7 +9,6 @@ use std::time::Duration;
 
 pub use keys::{Keys, keys};
 use keys::{SLOTS, locks, slot};
-use quorlock::sim::names::companions;
 use quorlock::sim::{
     self, Form, Instant, Leaving, MemoryNode, Mode, Op, Repair, Request, Value, Waiter, Waits, Whom,
 };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use quorlock::sim::{Clock, Instant, Link, Request, Set, Sink, Sleep, Ticket, Wakers, acquire};
+use quorlock::sim::{Clock, Instant, Link, Request, Set, Sink, Sleep, Ticket, Wakers};
 use quorlock::{Client, ErrorKind};
 use quorlock_sim::contender::NAMES;
 use quorlock_sim::mutants::choose;

@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::acquire;
 use quorlock::{ErrorKind, Owner};
 use quorlock_sim::contender::NAMES;
 use quorlock_sim::mutants::choose;

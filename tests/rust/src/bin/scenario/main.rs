@@ -13,7 +13,7 @@ use std::time::Duration;
 use quorlock::{Client, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
 use tokio::sync::Notify;
 
-use line::{Line, bytes, limit, millis, number, string};
+use line::{Line, bytes, limit, millis, string};
 use options::{NotSet, with_options};
 
 fn main() -> ExitCode {

@@ -47,6 +47,8 @@ BEGINS = {"rust": "fn {}(", "py": "def {}(self", "node": 'test("{}"', "c": "TEST
 # Which runner of scenario files stands for which column.
 RUNNERS = {"Rust": "rust", "Python": "blocking", "asyncio": "asyncio", "Node": "node-esm", "C": "c", "C++": "cpp"}
 SCENARIOS = {pathlib.Path(path).stem: scenario.load(path) for path in scenario.of_runner()}
+# The modules that tests stand in, by the names of their files and folders.
+FILES = {part.removesuffix(path.suffix) for globs in PLACES.values() for glob in globs for path in TESTS.glob(glob) for part in path.parts}
 TEXT["mutant"] = "".join(f'"{path.stem}"' for path in (TESTS / "sim" / "bugs").glob("*.bug"))
 
 
@@ -93,7 +95,12 @@ class Tables(unittest.TestCase):
             for name in names:
                 if "/" in name and ": " not in name or name == "int32_t":
                     continue
-                last = name.split(": ")[-1].split("::")[-1].split(".")[-1].strip("…* ")
+                *before, last = re.split(r"::|\.|: ", name)
+                last = last.strip("…* ")
+                if not last and name.endswith("*"):
+                    # All tests of a module or a class, which is there by that name.
+                    gone = [each for each in before if each not in FILES and not re.search(rf"\b(class|mod) {each}\b", everything)]
+                    self.assertTrue(before and not gone, f"{number}: no {gone} of {name!r}")
                 self.assertTrue(not last or last in everything or last in SCENARIOS, f"{number}: no test {name!r}")
 
     def test_each_that_may_attack_has_a_test_that_exists(self):

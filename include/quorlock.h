@@ -152,7 +152,7 @@
 #define QUORLOCK_INTERNAL 12
 
 /**
- * An owner that shares a lock wants it for itself: two who did would wait for each
+ * An owner that shares a lock wants it for itself: two that did would wait for each
  * other without end. Release the shared lease first, and look again at what it
  * protected.
  */
@@ -226,7 +226,7 @@
 #define QUORLOCK_LEASE_CLOSED 5
 
 /**
- * Lost: somebody took the lock away by force.
+ * Lost: an operator took the lock away by force.
  */
 #define QUORLOCK_LEASE_FORCED 6
 
@@ -472,8 +472,8 @@ typedef struct quorlock_stats_t {
    */
   uint64_t queued;
   /**
-   * Waiters of other clients before the last of those, as far as the node told. Falls
-   * too.
+   * Waiters of other clients before the last of those, as far as the node has said.
+   * Falls too.
    */
   uint64_t ahead;
   /**
@@ -1187,7 +1187,7 @@ int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, b
 int32_t quorlock_lock_options_set_layout(struct quorlock_lock_options_t *options, int32_t layout);
 
 /**
- * Text that is stored with the token of a lease, to tell who holds the lock. Without control
+ * Text that is stored with the token of a lease, which names the holder. Without control
  * characters; empty for none. An acquire that enters a lease again leaves that lease's label
  * as it is. What is raw, or in Redisson's layout, has no label. At most 256 bytes. Default:
  * "host:pid".

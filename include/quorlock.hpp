@@ -487,7 +487,7 @@ struct lock_options {
      * gives back. When the thread ends its lease is renewed no more. It counts for nothing where owner names one, and for a
      * semaphore. Default: false. */
     std::optional<bool> owner_thread{};
-    /** Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for none. An
+    /** Text that is stored with the token of a lease, which names the holder. Without control characters; empty for none. An
      * acquire that enters a lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has no label. At
      * most 256 bytes. Default: "host:pid". */
     std::optional<std::string> label{};

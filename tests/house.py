@@ -1,4 +1,4 @@
-"""Which file of the core imports which, read from its sources: for the rules of CONTRIBUTING.md that keep the wings apart."""
+"""The rules that the sources keep, read from them: which file of the core imports which, which statics a fork may copy, how long a file is."""
 
 import pathlib
 import re
@@ -160,3 +160,29 @@ def half_made(root=ROOT):
             for name in map("".join, HALF_MADE.findall(code(path))):
                 if (where, name) not in NEVER_FORKED and path.stem != "tests":
                     yield f"{where}: {name}"
+
+
+# A source of so many lines is two sources.
+LONG = 600
+WRITTEN = {".rs", ".py", ".pyi", ".c", ".h", ".cpp", ".hpp", ".ts", ".mts", ".mjs", ".cjs", ".js", ".sh", ".lua", ".go", ".java"}
+# What is to be read as a whole: the headers, of which one is made.
+WHOLE = {"include/quorlock.h", "include/quorlock.hpp"}
+# Those that are still to be cut. No other comes here, and each goes from here when it is.
+STILL_LONG = {
+    "core/src/client/findings.rs", "core/src/config.rs", "core/src/election.rs", "core/src/lease.rs", "core/src/lock.rs",
+    "core/src/node/cluster/routes.rs", "core/src/node/mod.rs", "core/src/node/redis/connect/cluster.rs",
+    "core/src/node/redis/connection.rs", "core/src/node/redis/connection/tests.rs", "core/src/node/redis/pipe.rs",
+    "core/src/protocol/set.rs", "core/src/runtime/drive.rs", "node/src/options.ts", "py/python/quorlock/_client.py",
+    "py/python/quorlock/_redlock.py",
+}
+
+
+def too_long(names, root=ROOT):
+    """Of these files, the sources that are written by hand and too long."""
+    for name in sorted(names):
+        path = root / name
+        if path.suffix in WRITTEN and name not in WHOLE and path.is_file():
+            with path.open("rb") as file:
+                lines = sum(1 for _ in file)
+            if lines >= LONG:
+                yield name

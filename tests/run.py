@@ -113,6 +113,8 @@ CHECK = [
     Step("options", [sys.executable, "tests/options/definition.py"], floor=55),
     # What else is said by name in each language is that of core/vocabulary.toml, and a name that is misspelt anywhere is told.
     Step("vocabulary", [sys.executable, "tests/options/vocabulary.py"], floor=320),
+    # What CONTRIBUTING.md says of each file is what the file says.
+    Step("map", [sys.executable, "tests/docs/map.py", "--check"]),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
 ]

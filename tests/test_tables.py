@@ -15,19 +15,23 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
+sys.path.append(str(TESTS / "docs"))
 
 import house  # noqa: E402
 import run  # noqa: E402
 import scenario  # noqa: E402
 from stage.node import ACL  # noqa: E402
 
+# Last, for its folder has a `run` of its own.
+import map as sketch  # noqa: E402
+
 PLACES = {
-    "rust": ["rust/tests/*.rs"],
+    "rust": ["rust/tests/*.rs", "rust/tests/*/*.rs"],
     "py": ["python/test_*.py"],
     "node": ["node/*.test.mjs", "node/runtimes/*.test.mjs", "consumers/*.test.mjs"],
-    "c": ["c/test_*.c", "c/run.py"],
-    "cpp": ["cpp/test.cpp"],
-    "sim": ["sim/tests/*.rs"],
+    "c": ["c/test_*.c", "c/run.py", "c/installed.py"],
+    "cpp": ["cpp/test_*.cpp"],
+    "sim": ["sim/tests/*.rs", "sim/tests/native/*.rs"],
     "full": ["full.py"],
     "core": ["../core/src/**/*.rs"],
     "cli": ["../core/cli/tests/*.rs", "../core/cli/src/**/*.rs"],
@@ -43,6 +47,8 @@ BEGINS = {"rust": "fn {}(", "py": "def {}(self", "node": 'test("{}"', "c": "TEST
 # Which runner of scenario files stands for which column.
 RUNNERS = {"Rust": "rust", "Python": "blocking", "asyncio": "asyncio", "Node": "node-esm", "C": "c", "C++": "cpp"}
 SCENARIOS = {pathlib.Path(path).stem: scenario.load(path) for path in scenario.of_runner()}
+# The modules that tests stand in, by the names of their files and folders.
+FILES = {part.removesuffix(path.suffix) for globs in PLACES.values() for glob in globs for path in TESTS.glob(glob) for part in path.parts}
 TEXT["mutant"] = "".join(f'"{path.stem}"' for path in (TESTS / "sim" / "bugs").glob("*.bug"))
 
 
@@ -89,7 +95,12 @@ class Tables(unittest.TestCase):
             for name in names:
                 if "/" in name and ": " not in name or name == "int32_t":
                     continue
-                last = name.split(": ")[-1].split("::")[-1].split(".")[-1].strip("…* ")
+                *before, last = re.split(r"::|\.|: ", name)
+                last = last.strip("…* ")
+                if not last and name.endswith("*"):
+                    # All tests of a module or a class, which is there by that name.
+                    gone = [each for each in before if each not in FILES and not re.search(rf"\b(class|mod) {each}\b", everything)]
+                    self.assertTrue(before and not gone, f"{number}: no {gone} of {name!r}")
                 self.assertTrue(not last or last in everything or last in SCENARIOS, f"{number}: no test {name!r}")
 
     def test_each_that_may_attack_has_a_test_that_exists(self):
@@ -177,6 +188,39 @@ class Pages(unittest.TestCase):
             self.assertRegex(page.stem, r"^([a-z0-9]+(-[a-z0-9]+)*|Quorlock[A-Za-z]+)$")
 
 
+class Words(unittest.TestCase):
+    def test_the_words_are_those_of_the_code(self):
+        page = (ROOT / "docs" / "explanation" / "words.md").read_text()
+        words = re.findall(r"^\| \*\*([a-z ]+)\*\* \| [A-Z].*\. \|$", page, re.M)
+        self.assertEqual(len(words), len(re.findall(r"^\| \*\*", page, re.M)), "each has its sentence")
+        self.assertGreater(len(words), 25)
+        self.assertEqual(sorted(words), sorted(set(words)))
+        core = "\n".join(path.read_text() for path in house.CORE.rglob("*.rs")).lower()
+        # `claim` comes to the code with core/src/protocol/claim.
+        gone = [word for word in words if word != "claim" and not all(re.search(rf"\b{part}s?\b", core) for part in word.split())]
+        self.assertEqual(gone, [], "words that the core does not use")
+
+
+class Map(unittest.TestCase):
+    """The map in CONTRIBUTING.md."""
+
+    def test_a_file_that_does_not_say_what_it_is_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in [
+                ("core/src/a.rs", "//! What a is: of\n//! two lines. And more.\n"), ("core/src/b.rs", "use crate::a;\n//! Late.\n"),
+                ("core/src/a/tests.rs", "use super::*;\n"), ("py/python/quorlock/c.py", '"""What c is."""\n'),
+                ("py/python/quorlock/d.py", "import c\n"), ("node/src/e.ts", "/// <reference />\n/**\n * What e is.\n */\n"),
+                ("node/src/f.ts", "const f = 1;\n"), ("tests/g/README.md", "# G\n\nWhat g is. And more.\n"),
+            ]:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            text, silent = sketch.made(root)
+        self.assertEqual(silent, ["core/src/b.rs", "py/python/quorlock/d.py", "node/src/f.ts"])
+        for row in ("| `a.rs` | What a is: of two lines |", "| `c.py` | What c is |", "| `e.ts` | What e is |", "| `g/` | What g is |"):
+            self.assertIn(row, text)
+
+
 class House(unittest.TestCase):
     """The rules of CONTRIBUTING.md about who imports whom, in the core."""
 
@@ -231,6 +275,20 @@ class House(unittest.TestCase):
                 path.parent.mkdir(parents=True)
                 path.write_text(line + "\nstatic B: Made<Mutex<u8>> = Made::new(Mutex::default);\nstatic C: OnceBox<u8> = OnceBox::new();\n")
                 self.assertEqual(list(house.half_made(pathlib.Path(folder))), ["core/src/a.rs: A"])
+
+    def test_no_source_is_too_long(self):
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")[:-1]
+        long = set(house.too_long(listed))
+        self.assertEqual(sorted(long - house.STILL_LONG), [], "cut each of these by what its parts are about")
+        self.assertEqual(sorted(house.STILL_LONG - long), [], "these are cut, or moved: take them out of STILL_LONG in tests/house.py")
+
+    def test_a_source_that_is_too_long_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "a.rs").write_text("\n" * 600)
+            (root / "b.py").write_text("\n" * 599)
+            (root / "c.md").write_text("\n" * 600)
+            self.assertEqual(list(house.too_long(["a.rs", "b.py", "c.md", "gone.c"], root)), ["a.rs"])
 
     def test_a_ring_that_is_planted_is_found(self):
         _, ring = self.planted("protocol/quorum.rs", "use super::fence::Fence;")

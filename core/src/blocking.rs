@@ -1,4 +1,4 @@
-//! Waiting for a future from ordinary code.
+//! `blocking::wait`: ordinary code waits for a future.
 //!
 //! ```no_run
 //! # fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {

@@ -1,4 +1,4 @@
-//! Time. The only module that reads a clock.
+//! The clock, and the instants that it gives. No other module reads a clock.
 //!
 //! Validity is counted on a clock that goes on while the machine is suspended
 //! (`CLOCK_BOOTTIME` on Linux, the continuous clock on Apple systems, interrupt time

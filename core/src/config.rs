@@ -199,7 +199,7 @@ pub(crate) struct LockOptions {
     /// How the lock is stored on the nodes: as Quorlock's own, or as one lock with Redisson's
     /// `RLock` of that name.
     pub(crate) layout: Layout,
-    /// Text that is stored with the token of a lease, to tell who holds the lock.
+    /// Text that is stored with the token of a lease, which names the holder.
     pub(crate) label: Option<Arc<String>>,
     /// Whether leases have a fence.
     pub(crate) fencing: bool,
@@ -324,7 +324,7 @@ macro_rules! lock_option_setters {
                 self.change(|options| options.layout = layout)
             }
 
-            /// Text that is stored with the token of a lease, to tell who holds the lock.
+            /// Text that is stored with the token of a lease, which names the holder.
             ///
             /// Without control characters; empty for none. An acquire that enters a lease again leaves that
             /// lease's label as it is. What is `raw`, or in Redisson's layout, has no label. At most 256 bytes.

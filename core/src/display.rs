@@ -1,4 +1,4 @@
-//! What is a word is written as that word.
+//! `Display` for the enums whose values are words.
 
 use std::fmt;
 

@@ -23,7 +23,7 @@ pub enum ErrorKind {
     /// The lock is held by another, and the call was told not to wait.
     ///
     /// A quorum of nodes answered, and too few of them were free. Nothing is left behind. Come back
-    /// later, give the call a `wait`, or leave the work to whoever does it.
+    /// later, give the call a `wait`, or leave the work to the holder.
     Contended = 2,
     /// The wait is over and the lock is still held by another.
     ///
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     /// The lease is held no longer. Stop the protected work.
     ///
     /// Renewals found no quorum in time, the process stood still for longer than the ttl, the lease
-    /// reached `max_hold`, or somebody took the lock away by force. Another may hold the lock by
+    /// reached `max_hold`, or an operator took the lock away by force. Another may hold the lock by
     /// now. Where the work cannot be stopped, let the resource refuse its smaller fence.
     LockLost = 5,
     /// Release or extension by an owner that holds nothing.
@@ -72,7 +72,7 @@ pub enum ErrorKind {
     ///
     /// The program goes on, and what was held is kept or lost as the nodes say.
     Internal = 12,
-    /// An owner that shares a lock wants it for itself: two who did would wait for each other
+    /// An owner that shares a lock wants it for itself: two that did would wait for each other
     /// without end. Release the shared lease first, and look again at what it protected.
     WouldDeadlock = 13,
     // End of what is made.

@@ -1,4 +1,4 @@
-//! Lines of the log, with what differs in them apart.
+//! A line of the log: its template, and apart from that the values that fill it.
 
 use std::fmt;
 

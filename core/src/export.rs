@@ -1,4 +1,4 @@
-//! The text in which a lease goes from one client to another.
+//! The text that carries a lease from one client to another.
 //!
 //! `quorlock1.` and, in base64url (RFC 4648, section 5), what the other client needs: which set,
 //! which lock, the value whose votes it takes over, and the lease's terms; at the end a checksum.

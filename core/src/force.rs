@@ -1,4 +1,4 @@
-//! Taking a lock away from whoever holds it: for operators.
+//! Takes a lock away from its holder: for operators.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Text from outside as text: what servers, sentinels, clusters, other clients and exported
-//! leases say may end lines, rule a terminal, turn the order of letters round, or be of any
-//! length. What is shown of it is [cut and escaped](told). Errors, faults and lines of the log
-//! see to the [whole](message) once more, as they are made.
+//! Cuts and escapes text from outside before it is shown. What servers, sentinels, clusters,
+//! other clients and exported leases say may end lines, rule a terminal, turn the order of
+//! letters round, or be of any length. What is shown of it is [cut and escaped](told). Errors,
+//! faults and lines of the log see to the [whole](message) once more, as they are made.
 
 /// How many characters are shown of a text from outside.
 pub const MOST: usize = 200;

@@ -1,4 +1,4 @@
-//! What is shown of what a caller gave.
+//! What an error may show of a value that the caller gave.
 //!
 //! A wrong argument may be a secret that stands in a wrong place: a URL with its password where a
 //! word is wanted, the text of a key where a path is. So an error has the type of what was given,

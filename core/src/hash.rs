@@ -1,5 +1,5 @@
-//! The hash of a text, where it has to be the same for every client; and maps that hash
-//! faster than the standard's, for what is looked up in every cycle.
+//! A hash of a text that is the same in every client, and maps that hash faster than those of the
+//! standard library, for what every cycle looks up.
 
 /// A map with hashes that are seeded anew in each process: names that collide cannot be
 /// told without seeing hashes, which nobody does.

@@ -24,12 +24,9 @@
 //!
 //! # Words
 //!
-//! - A **node** is one independent master; the nodes of a client are its
-//!   **set**; `N/2 + 1` of them are a **quorum**.
-//! - A [`Lock`] is a name with options and holds nothing. A [`Lease`] is a hold
-//!   on it: what [`Lock::acquire`] returns.
-//! - The **ttl** is the auto-release time on the nodes; **validity** is the time
-//!   left in which the holder may act, by the holder's own clock.
+//! A [`Lock`] is a name with options and holds nothing. A [`Lease`] is a hold on it: what
+//! [`Lock::acquire`] returns. `docs/explanation/words.md` says in a sentence each what node, set,
+//! quorum, ttl, validity and the other words mean.
 //!
 //! # What is promised
 //!

@@ -1,4 +1,4 @@
-//! Locking, whatever happened.
+//! Locks a mutex also after a panic of the thread that held it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

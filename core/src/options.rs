@@ -1,5 +1,5 @@
-//! Options as data, for programs that read them from a file: by the names that they have in
-//! every language. Times are seconds, as in Python; `null` is a time without end.
+//! Options as data, for programs that read them from a file under the names that all languages
+//! have. Times are seconds, as in Python; `null` is a time without end.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who may re-enter a lock.
+//! The owner of a lease, which may enter its lock again.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! What leaves for a node and what comes back, as bytes: doors for the test of
-//! the memory node against a real one (tests/model) and for the fuzzer
-//! (tests/fuzz). Each calls what a connection calls.
+//! Doors to the bytes that go to a node and come back, for the comparison of the memory node with a
+//! real one (tests/model) and for the fuzzer (tests/fuzz). Each calls what a connection calls.
 
 pub mod link;
 pub mod pushes;

@@ -1,4 +1,4 @@
-//! Which process this is, and statics that a fork cannot copy half made.
+//! Tells a forked child from its parent, and keeps statics that a fork cannot copy half made.
 //!
 //! A forked child has the memory of its parent as it stood at that instant, and none of the threads
 //! that were changing it. So no static is made or held behind a lock that a child would wait for: a

@@ -1,4 +1,4 @@
-//! What a client counts.
+//! The counters of a client, and their names.
 
 /// Counts of a client since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Stats {
     /// Calls that stand in the queue of a node now, among those of all clients: at most one for
     /// each lock. Falls too.
     pub queued: u64,
-    /// Waiters of other clients before the last of those, as far as the node told. Falls too.
+    /// Waiters of other clients before the last of those, as far as the node has said. Falls too.
     pub ahead: u64,
     /// Messages that named no waiter, or that no node sends: late, or forged.
     pub stray_messages: u64,

@@ -1,5 +1,5 @@
-//! For the tests of programs that take locks: nodes without a server, and a lock that is lost
-//! when the test wants it.
+//! Helpers for the tests of programs that take locks: nodes without a server, and a lock that is
+//! lost when the test says so.
 //!
 //! ```
 //! use quorlock::{Client, LossReason, blocking, testing};

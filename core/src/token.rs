@@ -1,4 +1,4 @@
-//! Tokens and random choices. The only module that reads randomness.
+//! Draws tokens and makes all other random choices. The only module that reads randomness.
 
 use std::fmt;
 use std::time::Duration;

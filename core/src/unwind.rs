@@ -1,6 +1,6 @@
-//! What a program may go on with after a panic that it caught: all handles, for what is theirs
-//! is locked whatever happened (`mutex.rs`), and no code of ours leaves it torn. Callbacks of the
-//! user's in them run on threads of ours, where a panic of theirs ends with the call.
+//! Declares all handles safe to use after a panic that the program caught: their state is locked
+//! also after a panic (`mutex.rs`), and no code of ours leaves it torn. Callbacks of the user's in
+//! them run on threads of ours, where a panic of theirs ends with the call.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 

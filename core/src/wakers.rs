@@ -1,4 +1,4 @@
-//! The wakers of those that wait for one thing.
+//! The wakers of all tasks that wait for one event.
 
 use std::task::{Context, Poll, Waker};
 

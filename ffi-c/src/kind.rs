@@ -34,7 +34,7 @@ pub const QUORLOCK_CLOSED: i32 = 10;
 pub const QUORLOCK_FORKED: i32 = 11;
 /// A bug in Quorlock, or a panic caught at its boundary. Report it.
 pub const QUORLOCK_INTERNAL: i32 = 12;
-/// An owner that shares a lock wants it for itself: two who did would wait for each
+/// An owner that shares a lock wants it for itself: two that did would wait for each
 /// other without end. Release the shared lease first, and look again at what it
 /// protected.
 pub const QUORLOCK_WOULD_DEADLOCK: i32 = 13;

@@ -30,7 +30,7 @@ pub const QUORLOCK_LEASE_MAX_HOLD: i32 = 3;
 pub const QUORLOCK_LEASE_OWNER_GONE: i32 = 4;
 /// Lost: its client was closed.
 pub const QUORLOCK_LEASE_CLOSED: i32 = 5;
-/// Lost: somebody took the lock away by force.
+/// Lost: an operator took the lock away by force.
 pub const QUORLOCK_LEASE_FORCED: i32 = 6;
 // End of what is made.
 /// It was released.

@@ -117,7 +117,7 @@ pub extern "C" fn quorlock_lock_options_set_layout(options: *mut quorlock_lock_o
     set(options, || layout_of(layout), Lock::layout)
 }
 
-/// Text that is stored with the token of a lease, to tell who holds the lock. Without control
+/// Text that is stored with the token of a lease, which names the holder. Without control
 /// characters; empty for none. An acquire that enters a lease again leaves that lease's label
 /// as it is. What is raw, or in Redisson's layout, has no label. At most 256 bytes. Default:
 /// "host:pid".

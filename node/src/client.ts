@@ -69,7 +69,7 @@ export interface Stats {
   readonly passedOn: number;
   /** Calls that stand in the queue of a node now, among those of all clients: at most one for each lock. Falls too. */
   readonly queued: number;
-  /** Waiters of other clients before the last of those, as far as the node told. Falls too. */
+  /** Waiters of other clients before the last of those, as far as the node has said. Falls too. */
   readonly ahead: number;
   /** Messages that named no waiter, or that no node sends: late, or forged. */
   readonly strayMessages: number;

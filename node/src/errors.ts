@@ -89,7 +89,7 @@ export class ClientClosedError extends QuorlockError {}
 export class InternalError extends QuorlockError {}
 
 /**
- * An owner that shares a lock wants it for itself: two who did would wait for each other without end. Release the shared lease
+ * An owner that shares a lock wants it for itself: two that did would wait for each other without end. Release the shared lease
  * first, and look again at what it protected.
  */
 export class WouldDeadlockError extends QuorlockError {}

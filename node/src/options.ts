@@ -42,9 +42,9 @@ export interface LockOptions {
    */
   layout?: "plain" | "redisson" | undefined;
   /**
-   * Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for none.
-   * An acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has
-   * no label. At most 256 bytes. Default: `host:pid`.
+   * Text that is stored with the token of a lease, which names the holder. Without control characters; empty for none. An
+   * acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has no
+   * label. At most 256 bytes. Default: `host:pid`.
    */
   label?: string | undefined;
   /** Whether leases have a fence. Without, one key less is written on each node. Default: `true`. */
@@ -616,9 +616,9 @@ export interface AcquireOptions {
    */
   wait?: number | null | undefined;
   /**
-   * Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for none.
-   * An acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has
-   * no label. At most 256 bytes.
+   * Text that is stored with the token of a lease, which names the holder. Without control characters; empty for none. An
+   * acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has no
+   * label. At most 256 bytes.
    */
   label?: string | undefined;
   // End of what is made.

@@ -13,39 +13,17 @@ import argparse
 import glob
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.dirname(HERE))
+from built import (BIN, BUILT, CHECKS, CPP20, HEADER, HERE, PREFIX, PROGRAMS, ROOT, SCENARIOS, SYMBOLS, VALGRIND, WARNINGS, Failure, build,
+                   check, compiled, counted, instrumented, on_stage, run, sanitized)
+from stage import ensure_server
 
-from stage import Stage, ensure_server  # noqa: E402
-
-TARGET = os.path.abspath(os.environ.get("CARGO_TARGET_DIR") or os.path.join(ROOT, "target"))
-BUILT = os.path.join(TARGET, "release")
-OUT = os.path.join(TARGET, "c")
-PREFIX = os.path.join(OUT, "prefix")
-BIN = os.path.join(OUT, "bin")
-HEADER = os.path.join(ROOT, "include", "quorlock.h")
-SYMBOLS = os.path.join(ROOT, "ffi-c", "symbols.txt")
-SCENARIOS = os.path.join(ROOT, "tests", "scenarios")
-WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-VALGRIND = ["valgrind", "--quiet", f"--suppressions={ROOT}/ffi-c/install/valgrind.supp", "--leak-check=full", "--fair-sched=yes",
-            "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
-            "--error-exitcode=9"]
-PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scenario.cpp",
-            "chaos-worker-cpp": "tests/cpp/chaos-worker.cpp",
-            "endurance-c": "tests/c/endurance.c", "programs": "tests/cpp/programs.cpp", "handles": "tests/c/handles.c",
-            "secrets": "tests/c/secrets.c",
-            "test-c": "tests/c/test*.[ch]", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}
 # Newest version of the C library that may be asked for.
 GLIBC = (2, 34)
-CHECKS = {}
 # What of it a checker of memory watches, and what is drawn; all else is plain.
 # In `valgrind` the same again, with what it alone sees: memory of the library that is read before it is written.
 PARTS = {"valgrind": ("valgrind", "scenarios-valgrind", "handles-in-valgrind"),
@@ -67,73 +45,6 @@ BUGS = {
     "by-hand-is-the-threads": ("if (options.owner_thread) quorlock", "if (!options.slots) quorlock_lock_options_set_owner_thread(o, true);\n"
                                "    if (options.owner_thread) quorlock"),
 }
-
-
-class Failure(Exception):
-    """A check that does not hold, and what was seen."""
-
-
-def check(function):
-    CHECKS[function.__name__.replace("_", "-")] = function
-    return function
-
-
-def run(*command, **more):
-    """Runs a command and returns what it printed; fails if that had another status than 0."""
-    done = subprocess.run(command, cwd=more.pop("cwd", ROOT), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="backslashreplace",
-                          timeout=more.pop("timeout", 600), env={**os.environ, "RUST_BACKTRACE": "0", **more})
-    if done.returncode:
-        raise Failure(f"{os.path.basename(command[0])}: status {done.returncode}\n{done.stdout[-6000:]}")
-    return done.stdout
-
-
-def newer(target, *sources):
-    return os.path.exists(target) and all(os.path.getmtime(target) > os.path.getmtime(source) for source in sources)
-
-
-def compiled(name, kind="", compiler=None, flags=(), prefix=PREFIX):
-    """The program, built against the installed library if it is not up to date."""
-    source = os.path.join(ROOT, PROGRAMS[name])
-    # The parts of a program stand in a folder of its name.
-    sources = sorted(glob.glob(source) + glob.glob(os.path.splitext(source)[0] + "/*.[ch]"))
-    program = os.path.join(BIN, name + kind)
-    cpp = PROGRAMS[name].endswith(".cpp")
-    library = glob.glob(f"{prefix}/lib/libquorlock.so.*.*.*") + glob.glob(f"{prefix}/include/quorlock.h*")
-    if not newer(program, *sources, *glob.glob(os.path.join(HERE, "*.h")), *library):
-        os.makedirs(BIN, exist_ok=True)
-        run(compiler or ("g++" if cpp else "gcc"), "-std=c++17" if cpp else "-std=c11", *WARNINGS, "-g", "-O1", *flags,
-            f"-I{prefix}/include", *(source for source in sources if not source.endswith(".h")), "-o", program,
-            f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-lquorlock", "-pthread", "-lm")
-    return program
-
-
-# What the header has for C++20 alone is tested in a program of that standard; the last flag wins.
-CPP20 = ["-std=c++20"]
-
-
-def sanitized(name, kind="-asan", flags=()):
-    compiler = "clang++" if PROGRAMS[name].endswith(".cpp") else "clang"
-    return compiled(name, kind, compiler if shutil.which(compiler) else None, [*SANITIZERS, *flags])
-
-
-def build(programs):
-    for name in PROGRAMS:
-        if not programs or any(name.startswith(word) for word in programs):
-            compiled(name)
-
-
-def on_stage(*command, nodes=3, **more):
-    with Stage(nodes) as stage:
-        return run(*command, QUORLOCK_NODES=",".join(stage.urls()), **more)
-
-
-def counted(text, least):
-    """What a test program says of itself."""
-    found = re.search(r"^(\d+) passed, (\d+) failed$", text, re.MULTILINE)
-    if not found or found[2] != "0" or int(found[1]) < least:
-        raise Failure(f"expected at least {least} passed\n{text[-4000:]}")
-    return f"{found[1]} passed"
 
 
 # ---- the header ----
@@ -482,16 +393,6 @@ def fuzz():
 
 # ---- with --instrumented: the Rust code is watched by the sanitizer too, and not only its allocations ----
 
-def instrumented(name):
-    """The program, against a library that was built with the sanitizer. The compiler counts that as unstable."""
-    target, folder = "x86_64-unknown-linux-gnu", os.path.join(OUT, "instrumented")
-    run("cargo", "build", "--release", "--locked", "-p", "quorlock-c", "--target", target, "--target-dir", folder,
-        RUSTC_BOOTSTRAP="1", RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes", timeout=3600)
-    prefix, built = os.path.join(folder, "prefix"), os.path.join(folder, target, "release")
-    run("ffi-c/install.sh", PREFIX=prefix, BUILT=built)
-    return compiled(name, "-instrumented", "clang++" if name.endswith("cpp") else "clang", SANITIZERS, prefix)
-
-
 def instrumented_c():
     return counted(on_stage(instrumented("test-c")), 70)
 
@@ -504,135 +405,8 @@ def instrumented_fuzz():
     return fuzzed(instrumented("fuzz"))
 
 
-# ---- the examples ----
-
-def example(source, *flags):
-    """The program of ffi-c/examples, as the head of its file says that it is compiled."""
-    name, language = os.path.splitext(source)
-    program = os.path.join(BIN, f"example-{name}{language.replace('.', '-')}")
-    compiler = ["g++", "-std=c++17"] if language == ".cpp" else ["gcc", "-std=gnu11"]
-    run(*compiler, *WARNINGS, f"-I{PREFIX}/include", os.path.join(ROOT, "ffi-c", "examples", source), "-o", program,
-        f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock", *flags)
-    return program
-
-
-@check
-def example_epoll():
-    text = on_stage(example("epoll.c"), "orders:1", "orders:2")
-    if text.count(": held, fence ") != 2 or text.count(": released") != 2:
-        raise Failure(text)
-
-
-@check
-def example_poll():
-    text = on_stage(example("poll.cpp"), "orders:1", "orders:2")
-    if text.count(": held, fence ") != 2 or text.count(": released") != 2:
-        raise Failure(text)
-
-
-@check
-def example_libuv():
-    program = example("libuv.c", *run("pkg-config", "--cflags", "--libs", "libuv").split())
-    # Two for one lock, of which one waits on the same loop; and one that takes longer than it may.
-    text = on_stage(program, "orders:1=50", "orders:1=50", "orders:2=1", "orders:3=600000")
-    lines = text.splitlines()
-    if text.count(": held, fence ") != 4 or text.count(": released") != 3 or lines[-1] != "orders:3: lost, max_hold":
-        raise Failure(text)
-    first, second = (int(fence) for fence in re.findall(r"^orders:1: held, fence (\d+)$", text, re.MULTILINE))
-    if not first < second:
-        raise Failure(text)
-    # A mistake in one of them ends neither the loop nor the others.
-    done = subprocess.run([program, "{{", "orders:2=1"], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "QUORLOCK_NODES": "memory://libuv"})
-    if done.returncode != 1 or not done.stderr.startswith("{{: ") or "orders:2: released" not in done.stdout:
-        raise Failure(f"status {done.returncode}\n{done.stdout}{done.stderr}")
-
-
-# ---- consumers outside the tree ----
-
-def consumer(folder, name):
-    """A copy of the consumer, far from our tree."""
-    copy = os.path.join(folder, name)
-    shutil.copytree(os.path.join(ROOT, "tests", "consumers", name), copy)
-    return copy
-
-
-def installed(folder):
-    prefix = os.path.join(folder, "opt", "quorlock")
-    run("ffi-c/install.sh", PREFIX=prefix, BUILT=BUILT)
-    return prefix
-
-
-def held(text):
-    if "held with quorlock" not in text:
-        raise Failure(text)
-
-
-@check
-def consumer_pkg_config():
-    with tempfile.TemporaryDirectory() as folder:
-        prefix, source = installed(folder), consumer(folder, "c-pkgconfig")
-        # Moved after it was installed: its files hold no absolute path.
-        prefix = shutil.move(prefix, os.path.join(folder, "elsewhere"))
-        path = {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
-        flags = run("pkg-config", "--cflags", "--libs", "quorlock >= 0.1", **path).split()
-        run("cc", *WARNINGS, "main.c", "-o", "shared", *flags, f"-Wl,-rpath,{prefix}/lib", cwd=source)
-        held(on_stage(os.path.join(source, "shared")))
-        archive = run("pkg-config", "--variable=archive", "quorlock", **path).strip()
-        private = run("pkg-config", "--static", "--libs-only-l", "quorlock", **path).split()
-        cflags = run("pkg-config", "--cflags", "quorlock", **path).split()
-        run("cc", *WARNINGS, "main.c", "-o", "static", *cflags, archive,
-            *(flag for flag in private if flag != "-lquorlock"), cwd=source)
-        flags = run("pkg-config", "--static", "--cflags", "--libs", "quorlock", **path).split()
-        run("cc", *WARNINGS, "-static", "main.c", "-o", "wholly-static", *flags, cwd=source)
-        held(on_stage(os.path.join(source, "wholly-static")))
-        if "libquorlock" in run("ldd", os.path.join(source, "static")):
-            raise Failure("it is not static")
-        held(on_stage(os.path.join(source, "static")))
-
-
-@check
-def consumer_cmake():
-    with tempfile.TemporaryDirectory() as folder:
-        prefix, source = installed(folder), consumer(folder, "c-cmake")
-        # Moved after it was installed: its files hold no absolute path.
-        moved = os.path.join(folder, "elsewhere")
-        os.rename(prefix, moved)
-        run("cmake", "-S", source, "-B", f"{source}/build", f"-DCMAKE_PREFIX_PATH={moved}", "-DCMAKE_BUILD_TYPE=Release")
-        run("cmake", "--build", f"{source}/build")
-        for kind in ("shared", "static"):
-            program = os.path.join(source, "build", f"consumer-{kind}")
-            if ("libquorlock.so.0" in run("ldd", program)) != (kind == "shared"):
-                raise Failure(f"{kind} is not")
-            held(on_stage(program))
-
-
-@check
-def consumer_destdir():
-    with tempfile.TemporaryDirectory() as folder:
-        run("ffi-c/install.sh", PREFIX="/usr", LIBDIR="/usr/lib64", DESTDIR=folder, BUILT=BUILT)
-        files = sorted(os.path.relpath(os.path.join(where, name), folder)
-                       for where, _, names in os.walk(folder) for name in names)
-        version = run("pkg-config", "--modversion", "quorlock", PKG_CONFIG_PATH=f"{folder}/usr/lib64/pkgconfig").strip()
-        lib = "usr/lib64"
-        wanted = ["usr/include/quorlock.h", "usr/include/quorlock.hpp", f"{lib}/cmake/quorlock/quorlock-config-version.cmake",
-                  f"{lib}/cmake/quorlock/quorlock-config.cmake", f"{lib}/libquorlock.a", f"{lib}/libquorlock.so",
-                  f"{lib}/libquorlock.so.0", f"{lib}/libquorlock.so.{version}", f"{lib}/pkgconfig/quorlock.pc",
-                  "usr/share/quorlock/tsan.supp", "usr/share/quorlock/valgrind.supp"]
-        if files != wanted:
-            raise Failure(f"installed {files}")
-        where = {"PKG_CONFIG_PATH": f"{folder}/usr/lib64/pkgconfig", "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1"}
-        for variable, leads_to in (("prefix", "usr"), ("libdir", lib), ("includedir", "usr/include"),
-                                   ("suppressions", "usr/share/quorlock")):
-            path = run("pkg-config", f"--variable={variable}", "quorlock", **where).strip()
-            if not os.path.samefile(path, os.path.join(folder, leads_to)):
-                raise Failure(f"{variable} is {path}")
-        for name in files:
-            if name.endswith((".pc", ".cmake")):
-                text = open(os.path.join(folder, name)).read()
-                if folder in text or "=/" in text or "@" in text:
-                    raise Failure(f"{name}:\n{text}")
-
+# The last of the checks.
+import installed  # noqa: E402, F401
 
 FUZZ_SECONDS = 3.0
 

@@ -183,8 +183,8 @@ int main(int argc, char **argv) {
     const struct test *const files[] = {arguments_tests, leases_tests, line_tests, inspection_tests, probe_tests,
                                          several_tests, election_tests, callbacks_tests, async_tests,
 #ifndef _WIN32
-                                         freed_tests,
-                                         /* Of forks. The last one ends the library, and starts it again. */
+                                         freed_tests, fork_tests,
+                                         /* The last test of these ends the library, and starts it again. */
                                          process_tests
 #endif
     };

@@ -31,13 +31,23 @@ struct test {
 };
 #define TEST(name) {#name, name}
 extern const struct test arguments_tests[], leases_tests[], line_tests[], inspection_tests[], probe_tests[], several_tests[],
-    election_tests[], callbacks_tests[], async_tests[], freed_tests[], process_tests[];
+    election_tests[], callbacks_tests[], async_tests[], freed_tests[], fork_tests[], process_tests[];
 
 extern const char *self; /* path of this program */
 extern int broken;       /* checks that did not hold in the test that runs */
 
 #define CHECK(condition) \
     ((condition) ? (void)0 : (void)(broken++, printf("     %s:%d: %s\n", __FILE__, __LINE__, #condition)))
+
+/* Whether a checker of memory watches this program. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WATCHED true
+#endif
+#endif
+#ifndef WATCHED
+#define WATCHED has(getenv("LD_PRELOAD"), "vgpreload")
+#endif
 
 extern quorlock_error_t *error; /* of the call just made */
 #define FAILS(kind, call) CHECK(fails(call, &error, kind))

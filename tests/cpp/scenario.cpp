@@ -2,8 +2,6 @@
 
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <cctype>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -12,180 +10,14 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <quorlock.hpp>
 #include <sstream>
 #include <variant>
 
-using quorlock::milliseconds;
+#include "scenario/scenario.hpp"
+
 using namespace std::string_literals;
 
 namespace {
-
-/// A line that does not hold.
-struct failure {
-    std::string text;
-};
-
-/// What a line has answered; an error, if it was one.
-struct answer {
-    std::string text;
-    std::optional<quorlock::error> error;
-};
-
-answer said(bool yes) { return {yes ? "true" : "false", {}}; }
-
-template <typename Call>
-answer answer_of(Call &&call) {
-    try {
-        return call();
-    } catch (const quorlock::error &error) {
-        return {error.kind_name(), error};
-    }
-}
-
-std::optional<long long> number(const std::string &text) {
-    char *end;
-    const long long value = std::strtoll(text.c_str(), &end, 10);
-    if (text.empty() || *end) return std::nullopt;
-    return value;
-}
-
-bool holds(const std::string &got, const std::string &expected) {
-    const std::string sign = expected.substr(0, 2);
-    if (sign == ">=" || sign == "<=") {
-        const auto limit = number(expected.substr(2)), value = number(got);
-        return limit && value && (sign == ">=" ? *value >= *limit : *value <= *limit);
-    }
-    return got == expected;
-}
-
-// ---- words ----
-
-milliseconds millis(const std::string &text) {
-    const auto value = number(text);
-    if (!value || *value < 0) throw failure{"expected milliseconds, got " + text};
-    return milliseconds(*value);
-}
-
-std::int64_t count(const std::string &text) {
-    const auto value = number(text);
-    if (!value) throw failure{"expected a number, got " + text};
-    return *value;
-}
-
-milliseconds limit(const std::string &text) { return text == "none" ? quorlock::forever : millis(text); }
-
-bool on(const std::string &text) {
-    if (text != "on" && text != "off") throw failure{"expected on or off, got " + text};
-    return text == "on";
-}
-
-/// Another word is a number that is no guard: for the library to refuse.
-quorlock::layout layout_of(const std::string &text) {
-    if (text == "plain") return quorlock::layout::plain;
-    return text == "redisson" ? quorlock::layout::redisson : static_cast<quorlock::layout>(-1);
-}
-
-quorlock::restart_guard restart_guard_of(const std::string &text) {
-    if (text == "auto") return quorlock::restart_guard::automatic;
-    if (text == "on") return quorlock::restart_guard::on;
-    return text == "off" ? quorlock::restart_guard::off : static_cast<quorlock::restart_guard>(-1);
-}
-
-/// `%XX` is one byte, `%` alone the empty text.
-std::string unescaped(const std::string &text) {
-    std::string found;
-    if (text == "%") return found;
-    for (std::size_t at = 0; at < text.size(); ++at) {
-        if (text[at] == '%' && at + 2 < text.size() && std::isxdigit(static_cast<unsigned char>(text[at + 1])) &&
-            std::isxdigit(static_cast<unsigned char>(text[at + 2]))) {
-            found += static_cast<char>(std::stoi(text.substr(at + 1, 2), nullptr, 16));
-            at += 2;
-        } else {
-            found += text[at];
-        }
-    }
-    return found;
-}
-
-std::string lower(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return text;
-}
-
-using words = std::vector<std::string>;
-using options = std::map<std::string, std::string>;
-
-/// Takes the option out, if it is there.
-template <typename Use>
-void take(options &given, const char *name, Use &&use) {
-    const auto found = given.find(name);
-    if (found == given.end()) return;
-    use(found->second);
-    given.erase(found);
-}
-
-void none_left(const options &given) {
-    if (!given.empty()) throw failure{"expected no option " + given.begin()->first};
-}
-
-void set(quorlock::client_options &made, options &given) {
-    take(given, "nodes", [&](auto &v) {
-        std::istringstream stream(v);
-        made.nodes.emplace();
-        for (std::string url; std::getline(stream, url, ',');) made.nodes->push_back(url);
-    });
-    // Made from core/options.toml: options of a client.
-    take(given, "ttl", [&](auto &v) { made.ttl = millis(v); });
-    take(given, "wait", [&](auto &v) { made.wait = limit(v); });
-    take(given, "renew", [&](auto &v) { made.renew = on(v); });
-    take(given, "max_hold", [&](auto &v) { made.max_hold = limit(v); });
-    take(given, "raw", [&](auto &v) { made.raw = on(v); });
-    take(given, "max_ttl", [&](auto &v) { made.max_ttl = millis(v); });
-    take(given, "node_timeout", [&](auto &v) { made.node_timeout = millis(v); });
-    take(given, "connect_timeout", [&](auto &v) { made.connect_timeout = millis(v); });
-    take(given, "drift", [&](auto &v) { made.drift = std::stod(v); });
-    take(given, "min_validity", [&](auto &v) { made.min_validity = std::stod(v); });
-    take(given, "namespace", [&](auto &v) { made.name_space = unescaped(v); });
-    take(given, "label", [&](auto &v) { made.label = unescaped(v); });
-    take(given, "ca", [&](auto &v) { made.ca = unescaped(v); });
-    take(given, "cert", [&](auto &v) { made.cert = unescaped(v); });
-    take(given, "key", [&](auto &v) { made.key = unescaped(v); });
-    take(given, "fencing", [&](auto &v) { made.fencing = on(v); });
-    take(given, "fence_ttl", [&](auto &v) { made.fence_ttl = millis(v); });
-    take(given, "set_name", [&](auto &v) { made.set_name = unescaped(v); });
-    take(given, "restart_guard", [&](auto &v) { made.restart_guard = restart_guard_of(v); });
-    take(given, "accept_eviction", [&](auto &v) { made.accept_eviction = on(v); });
-    take(given, "wait_replicas", [&](auto &v) { made.wait_replicas = count(v); });
-    take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
-    take(given, "fair", [&](auto &v) { made.fair = on(v); });
-    take(given, "reentrant", [&](auto &v) { made.reentrant = on(v); });
-    take(given, "keep", [&](auto &v) { made.keep = millis(v); });
-    take(given, "group", [&](auto &v) { made.group = unescaped(v); });
-    take(given, "layout", [&](auto &v) { made.layout = layout_of(v); });
-    // End of what is made.
-}
-
-void set(quorlock::lock_options &made, options &given) {
-    // Made from core/options.toml: options of a lock.
-    take(given, "ttl", [&](auto &v) { made.ttl = millis(v); });
-    take(given, "wait", [&](auto &v) { made.wait = limit(v); });
-    take(given, "renew", [&](auto &v) { made.renew = on(v); });
-    take(given, "max_hold", [&](auto &v) { made.max_hold = limit(v); });
-    take(given, "raw", [&](auto &v) { made.raw = on(v); });
-    take(given, "owner", [&](auto &v) { made.owner = unescaped(v); });
-    take(given, "fencing", [&](auto &v) { made.fencing = on(v); });
-    take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
-    take(given, "fair", [&](auto &v) { made.fair = on(v); });
-    take(given, "reentrant", [&](auto &v) { made.reentrant = on(v); });
-    take(given, "keep", [&](auto &v) { made.keep = millis(v); });
-    take(given, "group", [&](auto &v) { made.group = unescaped(v); });
-    take(given, "shared", [&](auto &v) { made.shared = on(v); });
-    take(given, "slots", [&](auto &v) { made.slots = count(v); });
-    take(given, "layout", [&](auto &v) { made.layout = layout_of(v); });
-    take(given, "label", [&](auto &v) { made.label = unescaped(v); });
-    // End of what is made.
-}
 
 // ---- actors: threads that carry out one job after the other ----
 

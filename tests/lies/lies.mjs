@@ -1,4 +1,4 @@
-// All calls of the Node package beside a server that lies (`lies serve`, tests/rust/src/bin/lies.rs).
+// All calls of the Node package beside a server that lies (`lies serve`, tests/rust/src/bin/lies).
 //
 //     node lies.mjs [--seconds N] [--seed S]
 //

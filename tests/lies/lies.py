@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All calls of the Python package, blocking and with asyncio, beside a server that lies (`lies serve`, tests/rust/src/bin/lies.rs).
+"""All calls of the Python package, blocking and with asyncio, beside a server that lies (`lies serve`, tests/rust/src/bin/lies).
 
     lies.py [--seconds N] [--seed S]
 

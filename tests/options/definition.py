@@ -312,7 +312,7 @@ def wrong(name, option, options):
 
 
 # What makes something, and what plays scenarios: neither may list options, or their lists would only have moved.
-NAMELESS = ("tests/options/make_*.py", "tests/rust/src/bin/scenario.rs", "tests/c/scenario/*.c", "tests/c/scenario.c", "tests/cpp/scenario.cpp",
+NAMELESS = ("tests/options/make_*.py", "tests/rust/src/bin/scenario/*.rs", "tests/c/scenario/*.c", "tests/c/scenario.c", "tests/cpp/scenario.cpp", "tests/cpp/scenario/*",
             "tests/python/scenario/*.py", "tests/node/scenario/*")
 
 

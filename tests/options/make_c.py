@@ -138,7 +138,7 @@ def made(options):
         yield "tests/c/scenario/options.c", f"options of a {place}", "".join(
             given_c(name, option, place) for name, option in of(options, "c", place)
             if option["takes"] in (*OF_C, "text", "pem", "name") and name in wanted_names(options, "rust", place))
-        yield "tests/cpp/scenario.cpp", f"options of a {place}", "".join(
+        yield "tests/cpp/scenario/options.cpp", f"options of a {place}", "".join(
             given_cpp(*one) for one in in_place(options, place)
             if one[2]["takes"] != "urls" and one[1] in wanted_names(options, "rust", place))
     yield "ffi-c/symbols.txt", None, symbols(options)

@@ -189,7 +189,7 @@ def made(options):
     yield "core/src/options.rs", "options of a client", "".join(field(*one) for one in of_clients)
     yield "core/src/options.rs", "options of a client and its locks", "".join(field(*one) for one in both)
     yield "core/src/options.rs", "options of a lock", "".join(field(*one) for one in of_locks if one[1]["takes"] != "name")
-    runner = "tests/rust/src/bin/scenario.rs"
+    runner = "tests/rust/src/bin/scenario/options.rs"
     yield runner, "options of all", "".join(scenario(*one, "$") for one in both)
     yield runner, "options of a client", "".join(scenario(*one) for one in of_clients if one[1]["takes"] != "urls")
     yield runner, "options of a lock", "".join(scenario(*one) for one in of_locks)

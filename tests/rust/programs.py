@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs programs that are drawn, of src/bin/programs.rs: tests/rust/programs.py [PROGRAMS [SEED]]
+"""Runs programs that are drawn, of src/bin/programs: tests/rust/programs.py [PROGRAMS [SEED]]
 
 PROGRAMS (20,000) from SEED (0) on nodes within their process, and a twentieth of them on a real server. Ends with
 `N passed, M failed`.

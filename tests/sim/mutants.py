@@ -8,7 +8,7 @@ schedules of links; `bytes:` stands before the seed of the former, `clusters:` b
 seed that caught it last, and the invariant: that schedule is run first, and the first SCHEDULES where it catches the bug no
 more, for every change shifts what seeds stand for. In place of a seed there may be a unit test of the core, with the word
 `test` behind it: it has to fail with the bug and to pass without. With the word `loom` it is one of tests/loom.py, which sees to
-that; with `directed` one of tests/sim/tests/native.rs, which plays its schedule with the bug and without. Prints a line for each bug, then `N passed, M failed`.
+that; with `directed` one of tests/sim/tests/native, which plays its schedule with the bug and without. Prints a line for each bug, then `N passed, M failed`.
 
 `--remember` searches further where a seed is out of date, and writes the file anew.
 """

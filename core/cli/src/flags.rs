@@ -26,8 +26,8 @@ pub struct OfLock {
     #[arg(long, value_name = "T")]
     #[arg(value_parser = times::parse)]
     pub max_hold: Option<Duration>,
-    /// What others see of who holds the lock: text of at most 256 bytes. Without, host, process and
-    /// command.
+    /// What others see of the holder of the lock: text of at most 256 bytes. Without, host, process
+    /// and command.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
     /// For how long the lock stays taken after it was won, also if the command ends before. At most

@@ -1,5 +1,5 @@
-//! Calls that a binding makes: no panic leaves one, one that is awaited no more may
-//! be revoked, and those of one turn of an event loop leave together.
+//! Calls that a binding makes: no panic leaves a call, the binding may revoke a call whose caller
+//! has stopped waiting, and the calls of one turn of an event loop are sent together.
 
 use std::any::Any;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! For bindings with an event loop of their own: how what has happened reaches
-//! it.
+//! The mailbox through which results and events reach the event loop of a binding.
 //!
 //! The I/O thread never attaches to an interpreter. It puts what there is to
 //! tell into a [`Mailbox`] and rings if it was empty; the loop's thread wakes up

@@ -1,4 +1,4 @@
-//! What the bindings to other languages share, and Rust itself has no need of.
+//! What the bindings to other languages share, and a program in Rust does not need.
 
 mod call;
 mod election;

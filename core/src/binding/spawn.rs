@@ -1,4 +1,4 @@
-//! Work for the I/O thread that a binding gives it, and the end of it all.
+//! How a binding gives work to the I/O thread, and ends the library with its program.
 //!
 //! A binding's own threads may be kept from running by their interpreter while a
 //! lease has to be looked after; the I/O thread never is.

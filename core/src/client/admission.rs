@@ -1,5 +1,4 @@
-//! By what rules the nodes of a client are admitted, and how its set is declared
-//! to them.
+//! The rules by which a client admits its nodes, and how it declares its set to them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! From options to a client.
+//! The builder that makes a client from its options.
 
 use std::collections::BTreeSet;
 use std::fmt;

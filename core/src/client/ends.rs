@@ -1,4 +1,4 @@
-//! A client whose runtime ends before it does: the caller's, of a test or a worker, say.
+//! What becomes of a client whose runtime ends first, as the runtime of a test or of a worker does.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};

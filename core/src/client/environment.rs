@@ -1,4 +1,4 @@
-//! The variables of an environment, for what a program does not give.
+//! The environment variables from which a client takes what the program does not give.
 
 use std::collections::BTreeMap;
 use std::env::{VarError, var};

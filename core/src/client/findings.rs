@@ -1,5 +1,5 @@
-//! From what was seen of the nodes to what is to be said of them. Pure. Each finding has
-//! its row in docs/operations/doctor.md.
+//! Turns what a probe saw of the nodes into findings, which say what is wrong and what to do. Pure.
+//! Each finding has its row in docs/operations/doctor.md.
 
 use std::time::Duration;
 

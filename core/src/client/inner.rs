@@ -1,4 +1,4 @@
-//! What runs for a client, and how it ends.
+//! The tasks that run for a client, and how they end.
 
 use std::pin::Pin;
 use std::sync::Arc;

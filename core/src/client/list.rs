@@ -1,4 +1,4 @@
-//! The locks of a set by their names, as its nodes have keys of them.
+//! Lists the locks of a set by name, from the keys that its nodes have.
 
 use std::sync::Arc;
 

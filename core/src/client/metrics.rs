@@ -1,4 +1,4 @@
-//! From what clients measure to what is read of it: of one, and of all of the process.
+//! Adds up what clients measure for its readers: for one client, and for all of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

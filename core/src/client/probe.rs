@@ -1,4 +1,4 @@
-//! The state of the set: all nodes are looked at, at once.
+//! The probe of a set, which looks at all nodes at once.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};

@@ -1,5 +1,4 @@
-//! A client as it was configured, and how it starts: when it is first used, and
-//! in the process that uses it.
+//! A client as it was configured, which starts at its first use, in the process that uses it.
 //!
 //! Until then nothing runs for it and no lock has been taken for it, so a process
 //! that was forked meanwhile can start it for itself. One that was used before is

@@ -1,5 +1,4 @@
-//! The options of a client that the environment may give, where the program does not: each in a variable of its own, alike in
-//! every language.
+//! Which environment variable gives which option of a client, alike in every language.
 
 use std::str::FromStr;
 use std::time::Duration;

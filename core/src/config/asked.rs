@@ -1,4 +1,4 @@
-//! Where a lease is entered again: what a request was given that the lease does not have. Pure.
+//! Compares the options of a request with those of the lease that it enters again. Pure.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which times follow which where a user gave some of them and not others. Pure.
+//! Derives the times of a lock that the user did not give from those that the user gave. Pure.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ pub enum LossReason {
     OwnerGone,
     /// Its client was closed.
     Closed,
-    /// Somebody took the lock away by [force](crate::Client::force_release).
+    /// An operator took the lock away by [force](crate::Client::force_release).
     Forced,
     // End of what is made.
 }

@@ -1,5 +1,6 @@
-//! POSIX cancellation. A thread of a C program that is cancelled in a system call of ours
-//! would be unwound through frames that cannot be; so it is cancelled when it has left them.
+//! Keeps POSIX cancellation of a thread out of the library's code. A thread of a C program that is
+//! cancelled in a system call of ours would be unwound through frames that cannot be; so it is
+//! cancelled when it has left them.
 
 pub(super) type State = libc::c_int;
 

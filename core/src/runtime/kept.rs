@@ -1,5 +1,5 @@
-//! Tasks of the library's own runtime. They are kept so that they can be taken from it, where it
-//! can be driven no more: then they end, or go on in the next.
+//! The tasks of the library's own runtime. The library keeps them so that it can take them from a
+//! runtime that can be driven no more: then they end, or go on in the next.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Tasks that are begun anew where a bug ends them.
+//! Tasks that the runtime starts anew after a panic.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,10 @@
-//! Look-ups of host names. A name server may be slow, or dead, and the call that asks it
-//! cannot be ended; so:
+//! Looks up host names, each name once at a time. A name server may be slow, or dead, and the call
+//! that asks it cannot be ended; so:
 //!
-//! - **One look-up is under way for each name**, however many wait for it, on a thread of its
-//!   own. A name that hangs holds up no other.
-//! - **It outlasts those who wait**: who asks again meets the same one. So a name that takes
-//!   longer than a connection may is known in the end.
+//! - **One look-up is under way for each name**, however many callers wait for it, on a
+//!   thread of its own. A name that hangs holds up no other.
+//! - **It outlasts its callers**: a later caller joins the look-up that is under way. So a name
+//!   that takes longer than a connection may is known in the end.
 //! - **The addresses of the last good one are kept**, for use while the next is under way, or
 //!   where it fails.
 

@@ -1,4 +1,4 @@
-//! A thread that waits, as a waker.
+//! A waker that wakes a parked thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

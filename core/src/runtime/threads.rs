@@ -1,6 +1,6 @@
-//! The library's own threads. Signals are the program's: they are blocked in every one of
-//! these, so that none is taken, or ends the process, where the program does not expect it.
-//! A callback of the program's has the mask of the thread that gave it, while it runs.
+//! Starts the library's own threads. Signals are the program's: they are blocked in every one of
+//! these, so that none is taken, or ends the process, where the program does not expect it. A
+//! callback of the program's has the mask of the thread that gave it, while it runs.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The wait of a thread for a future.
+//! How a blocked thread waits for a future, and meanwhile drives the I/O if no other thread does.
 
 use std::future::Future;
 use std::pin::pin;

@@ -373,7 +373,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
           Redisson's layout the key is the name, a named `owner` is one in all processes and in Java, and waiters are not queued on
           the nodes. Both wake each other, and their fences are of one order with those of `RFencedLock`. Such a lease is not
           exported. Not with `shared`, `slots` nor `keep`. Default: `plain`.
-        - `label`: Text that is stored with the token of a lease, to tell who holds the lock. Without control characters; empty for
+        - `label`: Text that is stored with the token of a lease, which names the holder. Without control characters; empty for
           none. An acquire that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has
           no label. At most 256 bytes. Default: `host:pid`.
         - `fencing`: Whether leases have a fence. Without, one key less is written on each node. Default: `True`.

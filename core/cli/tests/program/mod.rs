@@ -7,6 +7,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
+/// A command that says when it runs, and then runs until it is ended.
+pub const ENDLESS: &str = "echo ready; exec tail -f /dev/null";
+
 /// What a run has left.
 #[derive(Debug)]
 pub struct Done {

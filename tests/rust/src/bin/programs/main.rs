@@ -13,13 +13,16 @@
 // Its waits are real, and short.
 #![allow(clippy::disallowed_methods)]
 
+mod judge;
+
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::{Client, Error, ErrorKind, Lease, Leases, LossReason, Owner};
+use judge::{Held, Inside, Judge, Party, lock};
+use quorlock::{Client, Error, ErrorKind, Lease, LossReason, Owner};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -48,147 +51,6 @@ impl Chance {
 
     fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
-    }
-}
-
-/// Whose lease it is: those of one party may be inside together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Party {
-    Nobody(u64),
-    Named { client: usize, name: &'static str },
-}
-
-/// What holds a lock: a lease, or one of several.
-#[derive(Clone)]
-enum Held {
-    One(Arc<Lease>),
-    All(Arc<Leases>),
-}
-
-impl Held {
-    fn is_held(&self) -> bool {
-        match self {
-            Held::One(lease) => lease.is_held(),
-            Held::All(leases) => leases.is_held(),
-        }
-    }
-
-    fn is_told_lost(&self) -> bool {
-        match self {
-            Held::One(lease) => lease.loss().is_some(),
-            Held::All(leases) => leases.loss().is_some(),
-        }
-    }
-
-    async fn release(&self) -> Result<bool, Error> {
-        match self {
-            Held::One(lease) => lease.release().await,
-            Held::All(leases) => leases.release().await,
-        }
-    }
-}
-
-/// A hold that is inside.
-struct Entry {
-    id: u64,
-    party: Party,
-    shared: bool,
-    slot: Option<u32>,
-    held: Held,
-}
-
-/// What is inside of each lock, and of the semaphore behind them.
-#[derive(Default)]
-struct Judge {
-    places: Mutex<[Vec<Entry>; NAMES + 1]>,
-    numbers: AtomicU64,
-    wrong: Mutex<Option<String>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Judge {
-    fn check(&self, holds: bool, why: &str) {
-        if !holds {
-            lock(&self.wrong).get_or_insert_with(|| why.to_owned());
-        }
-    }
-
-    fn has_failed(&self) -> bool {
-        lock(&self.wrong).is_some()
-    }
-
-    fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn enter(self: &Arc<Judge>, place: usize, party: Party, shared: bool, held: &Held) -> Inside {
-        let slot = match held {
-            Held::One(lease) => lease.slot(),
-            Held::All(_) => None,
-        };
-        // Another task of the owner may have downgraded the lease since it was entered again.
-        let shared = shared || matches!(held, Held::One(lease) if lease.is_shared());
-        let mut places = lock(&self.places);
-        for here in &places[place] {
-            let kept_apart = here.party != party
-                && match place {
-                    NAMES => here.slot == slot,
-                    _ => !(shared && here.shared),
-                };
-            // The newcomer first: what it lost, another may have won since.
-            if kept_apart && held.is_held() && here.held.is_held() {
-                let [one, other] = [(here.party, here.shared, here.slot), (party, shared, slot)];
-                let both = format!("{one:?} and {other:?}");
-                self.check(
-                    false,
-                    &format!("two are inside of {place} that exclude each other: {both}"),
-                );
-            }
-        }
-        let id = self.number();
-        places[place].push(Entry {
-            id,
-            party,
-            shared,
-            slot,
-            held: held.clone(),
-        });
-        Inside {
-            judge: self.clone(),
-            place,
-            id,
-        }
-    }
-
-    /// Those of the party that are inside of the lock so that the call says yes.
-    fn which(&self, place: usize, party: Party, is: impl Fn(&Entry) -> bool) -> Vec<u64> {
-        let places = lock(&self.places);
-        let found = places[place]
-            .iter()
-            .filter(|here| here.party == party && is(here));
-        found.map(|here| here.id).collect()
-    }
-}
-
-/// Counts out when it is dropped.
-struct Inside {
-    judge: Arc<Judge>,
-    place: usize,
-    id: u64,
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        let mut places = lock(&self.judge.places);
-        let here = &mut places[self.place];
-        let at = here.iter().position(|entry| entry.id == self.id);
-        let gone = at.map(|at| here.swap_remove(at));
-        drop(places);
-        // Its release may wake another that looks here.
-        drop(gone);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Runs one scenario file (tests/scenarios/README.md) against real servers.
 
+mod line;
+mod options;
+
 use std::collections::HashMap;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -7,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{
-    Client, ClientBuilder, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking,
-};
+use quorlock::{Client, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
 use tokio::sync::Notify;
+
+use line::{Line, bytes, limit, millis, string};
+use options::{NotSet, with_options};
 
 fn main() -> ExitCode {
     let path = std::env::var("QUORLOCK_SCENARIO").expect("QUORLOCK_SCENARIO names a file");
@@ -32,94 +36,6 @@ fn main() -> ExitCode {
         blocking::wait(client.close());
     }
     code
-}
-
-/// A line, taken apart.
-struct Line<'a> {
-    words: Vec<&'a str>,
-    options: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Line<'a> {
-    fn word(&self, index: usize) -> Result<&'a str, String> {
-        let missing = || format!("expected a word after {:?}", self.words[0]);
-        self.words.get(index).copied().ok_or_else(missing)
-    }
-
-    fn millis(&self, index: usize) -> Result<Duration, String> {
-        millis(self.word(index)?)
-    }
-
-    fn option(&self, name: &str) -> Option<&'a str> {
-        self.options
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, v)| *v)
-    }
-
-    fn only(&self, known: &[&str]) -> Result<(), String> {
-        match self.options.iter().find(|(n, _)| !known.contains(n)) {
-            Some((name, _)) => Err(format!("expected no option {name}")),
-            None => Ok(()),
-        }
-    }
-}
-
-fn millis(text: &str) -> Result<Duration, String> {
-    let wrong = |_| format!("expected milliseconds, got {text}");
-    text.parse().map(Duration::from_millis).map_err(wrong)
-}
-
-fn limit(text: &str) -> Result<Option<Duration>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    millis(text).map(Some)
-}
-
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        other => Err(format!("expected on or off, got {other}")),
-    }
-}
-
-fn number(text: &str) -> Result<usize, String> {
-    text.parse()
-        .map_err(|_| format!("expected a number, got {text}"))
-}
-
-fn fraction(text: &str) -> Result<f64, String> {
-    text.parse()
-        .map_err(|_| format!("expected a fraction, got {text}"))
-}
-
-/// `%XX` is one byte; `%` alone is the empty text.
-fn bytes(text: &str) -> Vec<u8> {
-    if text == "%" {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok());
-        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                found.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                found.push(first);
-                rest = tail;
-            }
-        }
-    }
-    found
-}
-
-fn string(text: &str) -> String {
-    String::from_utf8_lossy(&bytes(text)).into_owned()
 }
 
 type Job = Box<dyn FnOnce() -> Result<String, Error> + Send>;
@@ -618,100 +534,6 @@ impl Runner {
         })
     }
 }
-
-/// Why an option is not set: the line is wrong, or the library refuses its value.
-enum NotSet {
-    Line(String),
-    Refused(Error),
-}
-
-impl From<String> for NotSet {
-    fn from(why: String) -> NotSet {
-        NotSet::Line(why)
-    }
-}
-
-impl From<Error> for NotSet {
-    fn from(error: Error) -> NotSet {
-        NotSet::Refused(error)
-    }
-}
-
-/// What takes options, with those of a line.
-fn with_options<T: Options>(mut to: T, line: &Line<'_>) -> Result<T, NotSet> {
-    for (name, value) in &line.options {
-        to = to.with(name, value)?;
-    }
-    Ok(to)
-}
-
-trait Options: Sized {
-    fn with(self, name: &str, value: &str) -> Result<Self, NotSet>;
-}
-
-macro_rules! options {
-    ($Type:ident, $to:ident, $value:ident { $($own:tt)* }) => {
-        impl Options for $Type {
-            fn with(self, name: &str, $value: &str) -> Result<$Type, NotSet> {
-                let $to = self;
-                Ok(match name {
-                    // Made from core/options.toml: options of all.
-                    "ttl" => $to.ttl(millis($value)?),
-                    "wait" => $to.wait(limit($value)?),
-                    "renew" => $to.renew(switch($value)?),
-                    "max_hold" => $to.max_hold(limit($value)?),
-                    "raw" => $to.raw(switch($value)?),
-                    "layout" => $to.layout($value.parse()?),
-                    "label" => $to.label(string($value)),
-                    "fencing" => $to.fencing(switch($value)?),
-                    "max_waiters" => $to.max_waiters(number($value)?),
-                    "fair" => $to.fair(switch($value)?),
-                    "keep" => $to.keep(millis($value)?),
-                    "reentrant" => $to.reentrant(switch($value)?),
-                    "group" => $to.group(string($value)),
-                    // End of what is made.
-                    $($own)*
-                    _ => return Err(format!("expected no option {name}").into()),
-                })
-            }
-        }
-    };
-}
-
-options!(ClientBuilder, to, value {
-    "nodes" => to.nodes(value.split(',').filter(|url| !url.is_empty())),
-    // Made from core/options.toml: options of a client.
-    "max_ttl" => to.max_ttl(millis(value)?),
-    "node_timeout" => to.node_timeout(millis(value)?),
-    "connect_timeout" => to.connect_timeout(millis(value)?),
-    "drift" => to.drift(fraction(value)?),
-    "min_validity" => to.min_validity(fraction(value)?),
-    "namespace" => to.namespace(string(value)),
-    "fence_ttl" => to.fence_ttl(millis(value)?),
-    "set_name" => to.set_name(string(value)),
-    "restart_guard" => to.restart_guard(value.parse()?),
-    "accept_eviction" => to.accept_eviction(switch(value)?),
-    "wait_replicas" => to.wait_replicas(number(value)?),
-    "ca" => to.ca(string(value)),
-    "cert" => to.cert(string(value)),
-    "key" => to.key(string(value)),
-    // End of what is made.
-});
-options!(Lock, to, value {
-    // Made from core/options.toml: options of a lock.
-    "shared" => to.shared(switch(value)?),
-    "slots" => to.slots(number(value)? as u32),
-    "owner" => to.owner(Owner::named(bytes(value))),
-    // End of what is made.
-});
-options!(Locks, to, value {
-    // Made from core/options.toml: options of several locks.
-    "shared" => to.shared(switch(value)?),
-    "slots" => to.slots(number(value)? as u32),
-    "owner" => to.owner(Owner::named(bytes(value))),
-    // End of what is made.
-});
-options!(Election, to, value {});
 
 /// The value of a sample in the text of metrics.
 fn metric(sample: &str) -> String {

@@ -7,7 +7,7 @@ use quorlock_core::Client;
 
 use crate::client_options::quorlock_client_options_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
+use crate::handle::{self, Handle, Shareable, wait};
 use crate::lease::quorlock_lease_t;
 
 /// A set of nodes, and what runs for it: connections, renewal of leases.
@@ -20,7 +20,7 @@ impl Handle for quorlock_client_t {
     }
 }
 
-impl Shared for quorlock_client_t {
+impl Shareable for quorlock_client_t {
     type Share = Client;
 
     fn share(&self) -> Client {

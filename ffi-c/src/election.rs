@@ -10,12 +10,12 @@ use std::time::Duration;
 use quorlock_core::binding::{Failures, Owned, PerProcess, lock};
 use quorlock_core::{Election, Error, ErrorKind, Leadership, Lease, Lock, LossReason, Observer};
 
-use crate::cancel::{Heard, quorlock_cancel_t, unless_used};
+use crate::cancel::{CancelSignal, quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
-use crate::inspection::{Whose, quorlock_holder_t};
-use crate::lease::{Lost, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quorlock_lost_callback_t, tell};
+use crate::handle::{self, Handle, Shareable, wait};
+use crate::inspection::{HolderTexts, quorlock_holder_t};
+use crate::lease::{LossCallback, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quorlock_lost_callback_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
 use crate::time::QUORLOCK_DEFAULT;
 
@@ -31,7 +31,7 @@ impl Handle for quorlock_election_t {
     }
 }
 
-impl Shared for quorlock_election_t {
+impl Shareable for quorlock_election_t {
     type Share = Arc<Candidate>;
 
     fn share(&self) -> Arc<Candidate> {
@@ -43,21 +43,21 @@ pub(crate) struct Candidate {
     core: Election,
     lock: Lock,
     /// A fork may come while it is locked, before the client is used.
-    seat: PerProcess<Mutex<Option<Seated>>>,
+    seat: PerProcess<Mutex<Option<Seat>>>,
 }
 
 /// The term that a candidate has.
-struct Seated {
+struct Seat {
     term: Weak<Lease>,
     /// Where the work of the term is told that it is over.
-    lost: Option<Arc<Lost>>,
+    lost: Option<Arc<LossCallback>>,
 }
 
 /// Who leads, as far as the nodes say. It tells how it was. Free it with
 /// quorlock_leadership_free().
 pub struct quorlock_leadership_t {
     known: bool,
-    leader: Whose,
+    leader: HolderTexts,
 }
 
 impl Handle for quorlock_leadership_t {
@@ -69,7 +69,7 @@ pub struct quorlock_observer_t(Arc<Mutex<Observer>>);
 
 impl Handle for quorlock_observer_t {}
 
-impl Shared for quorlock_observer_t {
+impl Shareable for quorlock_observer_t {
     type Share = Arc<Mutex<Observer>>;
 
     fn share(&self) -> Arc<Mutex<Observer>> {
@@ -109,16 +109,16 @@ struct Calls {
 }
 
 /// A term as it is lent to C.
-struct Lent(*mut quorlock_lease_t);
+struct LentTerm(*mut quorlock_lease_t);
 
-impl Drop for Lent {
+impl Drop for LentTerm {
     fn drop(&mut self) {
         let _ = handle::free(self.0);
     }
 }
 
 /// How the work of a term has ended.
-struct Ended {
+struct Outcome {
     /// Whether the term was held to the end.
     held: bool,
     led: Duration,
@@ -131,36 +131,36 @@ fn forked() -> Error {
 }
 
 impl Candidate {
-    fn take_seat(&self, term: &Arc<Lease>, lost: Option<Arc<Lost>>) {
-        *lock(self.seat.get()) = Some(Seated { term: Arc::downgrade(term), lost });
+    fn take_seat(&self, term: &Arc<Lease>, lost: Option<Arc<LossCallback>>) {
+        *lock(self.seat.get()) = Some(Seat { term: Arc::downgrade(term), lost });
     }
 
     /// The term that it has is over, unless it has another.
     fn leave_seat(&self, term: &Arc<Lease>) {
         let mut seat = lock(self.seat.get());
-        if seat.as_ref().is_some_and(|seated| seated.term.as_ptr() == Arc::as_ptr(term)) {
+        if seat.as_ref().is_some_and(|seat| seat.term.as_ptr() == Arc::as_ptr(term)) {
             *seat = None;
         }
     }
 
     fn is_leader(&self) -> bool {
         let seat = lock(self.seat.get());
-        let term = seat.as_ref().and_then(|seated| seated.term.upgrade());
+        let term = seat.as_ref().and_then(|seat| seat.term.upgrade());
         // The term may be the last of its kind, and is then given up.
         drop(seat);
         term.is_some_and(|term| term.is_held())
     }
 
     /// The next term; none if it was lost before the thread went on.
-    fn elected(&self, heard: &Heard) -> Result<Option<Lease>, Error> {
+    fn elected(&self, signal: &CancelSignal) -> Result<Option<Lease>, Error> {
         let patient = self.lock.clone().wait(None);
-        let won = wait(heard.clone().unless_used(async move { patient.win().await }))?;
+        let won = wait(signal.clone().unless_used(async move { patient.win().await }))?;
         Ok(won.delivered().ok())
     }
 
     fn resign(&self) -> Result<bool, Error> {
-        let seated = lock(self.seat.get()).take();
-        let Some((term, lost)) = seated.and_then(|seated| Some((seated.term.upgrade()?, seated.lost))) else {
+        let seat = lock(self.seat.get()).take();
+        let Some((term, lost)) = seat.and_then(|seat| Some((seat.term.upgrade()?, seat.lost))) else {
             return Ok(false);
         };
         let released = term.clone();
@@ -178,15 +178,15 @@ impl Candidate {
 }
 
 /// Leads for one term, and gives it up when the work has returned.
-fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<Ended, Error> {
+fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<Outcome, Error> {
     let term = Owned::new(Arc::new(term));
-    let lost = Owned::new(Arc::new(Lost::default()));
+    let lost = Owned::new(Arc::new(LossCallback::default()));
     let led = Owned::new(candidate.core.stopwatch()?);
     lost.set(ptr::null(), calls.userdata, calls.lost, |lost| {
         term.on_lost(move |reason| lost.arrive(reason.number()));
     })?;
     candidate.take_seat(&term, Some(Arc::clone(&lost)));
-    let lent = Lent(handle::boxed(quorlock_lease_t::shared(Arc::clone(&term))));
+    let lent = LentTerm(handle::boxed(quorlock_lease_t::shared(Arc::clone(&term))));
     let mut why = [0; ROOM];
     // SAFETY: by the header's contract it can be called with its userdata as long as the run
     // lasts, and writes no more than there is room for.
@@ -211,7 +211,7 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
     drop(lent);
     let given_up = Arc::clone(&term);
     let released = wait(async move { given_up.release().await })?;
-    Ok(Ended { held: held && released, led, failed: (code != 0).then(|| reason(code, &why)) })
+    Ok(Outcome { held: held && released, led, failed: (code != 0).then(|| reason(code, &why)) })
 }
 
 /// Why the work failed, as it has written it.
@@ -325,24 +325,24 @@ pub extern "C" fn quorlock_election_run(
         let calls = Calls { userdata, work, lost, stopped };
         // Both may be freed within the work, and a child may be forked there.
         let candidate = Owned::new(handle::share(election, "election")?);
-        let heard = Owned::new(Heard::of(handle::maybe(&cancel, "cancel")?));
+        let signal = Owned::new(CancelSignal::of(handle::maybe(&cancel, "cancel")?));
         let mut failures = Failures::default();
         loop {
-            let Some(term) = candidate.elected(&heard)? else { continue };
+            let Some(term) = candidate.elected(&signal)? else { continue };
             match lead(&candidate, term, calls)? {
-                Ended { held: true, failed: None, .. } if !again => return Ok(()),
-                Ended { held: true, failed: None, led } => {
+                Outcome { held: true, failed: None, .. } if !again => return Ok(()),
+                Outcome { held: true, failed: None, led } => {
                     let (core, pause) = (candidate.core.clone(), failures.none_after(led));
-                    wait(Heard::clone(&heard).unless_used(async move { core.pause(pause).await }))?;
+                    wait(CancelSignal::clone(&signal).unless_used(async move { core.pause(pause).await }))?;
                 }
-                Ended { held: true, failed: Some(why), led } => {
+                Outcome { held: true, failed: Some(why), led } => {
                     let pause = failures.pause_after(led);
                     candidate.core.tell_failed(&why, Some(pause));
                     let core = candidate.core.clone();
-                    wait(Heard::clone(&heard).unless_used(async move { core.pause(pause).await }))?;
+                    wait(CancelSignal::clone(&signal).unless_used(async move { core.pause(pause).await }))?;
                 }
-                Ended { held: false, failed: Some(why), .. } => candidate.core.tell_failed(&why, None),
-                Ended { held: false, failed: None, .. } => {}
+                Outcome { held: false, failed: Some(why), .. } => candidate.core.tell_failed(&why, None),
+                Outcome { held: false, failed: None, .. } => {}
             }
         }
     })
@@ -385,7 +385,7 @@ pub extern "C" fn quorlock_election_leader(
         handle::wanted(leadership, "leadership")?;
         let candidate = handle::share(election, "election")?;
         let leader = wait(async move { candidate.core.leader().await })?;
-        let found = quorlock_leadership_t { known: true, leader: Whose::of(leader.as_ref()) };
+        let found = quorlock_leadership_t { known: true, leader: HolderTexts::of(leader.as_ref()) };
         handle::give(leadership, "leadership", found)
     })
 }
@@ -453,7 +453,7 @@ pub extern "C" fn quorlock_observer_next(
         };
         let (now, seen): (Leadership, Observer) = wait(unless_used(handle::maybe(&cancel, "cancel")?, look))?;
         *lock(&place) = seen;
-        let found = quorlock_leadership_t { known: now.is_known(), leader: Whose::of(now.leader()) };
+        let found = quorlock_leadership_t { known: now.is_known(), leader: HolderTexts::of(now.leader()) };
         handle::give(leadership, "leadership", found)
     })
 }

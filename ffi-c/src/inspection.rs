@@ -33,10 +33,10 @@ pub const QUORLOCK_ANY_FENCE: u64 = u64::MAX;
 /// as it does.
 pub struct quorlock_inspection_t {
     verdict: i32,
-    holder: Whose,
+    holder: HolderTexts,
     fence: u64,
     queued: u32,
-    nodes: Vec<View>,
+    nodes: Vec<NodeTexts>,
     slots_held: u32,
     slots: Vec<Inspection>,
 }
@@ -93,7 +93,7 @@ pub struct quorlock_node_view_t {
 }
 
 /// The text of a holder, and its numbers.
-pub(crate) struct Whose {
+pub(crate) struct HolderTexts {
     label: Option<CString>,
     votes: u64,
     left_ms: i64,
@@ -102,7 +102,7 @@ pub(crate) struct Whose {
 }
 
 /// The texts of a node, and its numbers.
-struct View {
+struct NodeTexts {
     node: CString,
     state: CString,
     label: Option<CString>,
@@ -125,9 +125,9 @@ fn text(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
-impl View {
-    fn of(view: &NodeView) -> View {
-        View {
+impl NodeTexts {
+    fn of(view: &NodeView) -> NodeTexts {
+        NodeTexts {
             node: c_text(view.node()),
             state: c_text(view.state()),
             label: view.label().map(c_text),
@@ -140,9 +140,9 @@ impl View {
     }
 }
 
-impl Whose {
-    pub(crate) fn of(holder: Option<&Holder>) -> Whose {
-        Whose {
+impl HolderTexts {
+    pub(crate) fn of(holder: Option<&Holder>) -> HolderTexts {
+        HolderTexts {
             label: holder.and_then(Holder::label).map(c_text),
             votes: holder.map_or(0, |holder| holder.votes() as u64),
             left_ms: holder.map_or(0, |holder| holder.left().map_or(-1, millis)),
@@ -168,10 +168,10 @@ impl quorlock_inspection_t {
     fn of(found: &Inspection) -> quorlock_inspection_t {
         quorlock_inspection_t {
             verdict: found.verdict().number(),
-            holder: Whose::of(found.holder()),
+            holder: HolderTexts::of(found.holder()),
             fence: found.fence().unwrap_or(0),
             queued: found.queued(),
-            nodes: found.nodes().iter().map(View::of).collect(),
+            nodes: found.nodes().iter().map(NodeTexts::of).collect(),
             slots_held: found.slots_held(),
             slots: found.slots().to_vec(),
         }

@@ -9,9 +9,9 @@ use quorlock_core::{Error, Leases, Lock, Locks};
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
+use crate::handle::{self, Handle, Shareable, wait};
 use crate::lease::{
-    Lost, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
+    LossCallbacks, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
 };
 use crate::lock_options::quorlock_lock_options_t;
 use crate::queue::quorlock_queue_t;
@@ -27,7 +27,7 @@ impl Handle for quorlock_locks_t {
     }
 }
 
-impl Shared for quorlock_locks_t {
+impl Shareable for quorlock_locks_t {
     type Share = Vec<Lock>;
 
     fn share(&self) -> Vec<Lock> {
@@ -40,32 +40,24 @@ impl Shared for quorlock_locks_t {
 /// are not lost stay held until they are released, so that nobody else comes in while it
 /// stops. May be used by all threads at once.
 pub struct quorlock_leases_t {
-    /// Shared with the calls under way, which may outlive the handle.
+    /// Shareable with the calls under way, which may outlive the handle.
     pub(crate) leases: Arc<Leases>,
-    lost: Arc<Lost>,
-    stop: Arc<Lost>,
+    on_loss: LossCallbacks,
 }
 
 impl quorlock_leases_t {
     pub(crate) fn new(leases: Leases) -> quorlock_leases_t {
-        quorlock_leases_t { leases: Arc::new(leases), lost: Arc::default(), stop: Arc::default() }
+        quorlock_leases_t { leases: Arc::new(leases), on_loss: LossCallbacks::default() }
     }
 }
 
 impl Handle for quorlock_leases_t {}
 
-impl Shared for quorlock_leases_t {
+impl Shareable for quorlock_leases_t {
     type Share = Arc<Leases>;
 
     fn share(&self) -> Arc<Leases> {
         self.leases.clone()
-    }
-}
-
-impl Drop for quorlock_leases_t {
-    fn drop(&mut self) {
-        self.lost.close();
-        self.stop.close();
     }
 }
 
@@ -302,9 +294,9 @@ pub extern "C" fn quorlock_leases_set_lost_callback_on(
     boundary!(error, {
         let lent = handle::borrow(&leases, "leases")?;
         // Shares of its own: this waits for the callback before, which may free the leases.
-        let (leases, lost) = (lent.leases.clone(), lent.lost.clone());
-        lost.set(queue, userdata, callback, |lost| {
-            leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        let (leases, user) = (lent.leases.clone(), lent.on_loss.user.clone());
+        user.set(queue, userdata, callback, |user| {
+            leases.on_lost(move |_, reason| user.clone().arrive(reason.number()));
         })
     })
 }
@@ -318,9 +310,9 @@ pub extern "C" fn quorlock_leases_set_stop_callback(
 ) -> i32 {
     boundary!(error, {
         let lent = handle::borrow(&leases, "leases")?;
-        let (leases, stop) = (lent.leases.clone(), lent.stop.clone());
-        stop.set(ptr::null(), userdata, callback, |lost| {
-            leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        let (leases, stop) = (lent.leases.clone(), lent.on_loss.stop.clone());
+        stop.set(ptr::null(), userdata, callback, |stop| {
+            leases.on_lost(move |_, reason| stop.clone().arrive(reason.number()));
         })
     })
 }

@@ -135,7 +135,7 @@ HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*"
                        r"(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|PyOnceLock|Once|Mutex|RwLock|Condvar)\b|\b(intern)!\(")
 # Node cannot fork but into another program, and the simulator never does. Python forks with the interpreter's lock, under which alone
 # the log's is held.
-NEVER_FORKED = {("core/src/client/simulated.rs", "NOBODYS"), ("py/src/lib.rs", "LOG")}
+NEVER_FORKED = {("core/src/client/simulated.rs", "NOBODYS"), ("py/src/log.rs", "LOG")}
 
 
 def half_made(root=ROOT):

@@ -6,11 +6,12 @@ import { native, type NativeClient, type NativeLockOptions } from "./binding.js"
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, look, toError } from "./errors.js";
 import { newElection, type Election } from "./election.js";
-import { Events, tellLog } from "./events.js";
+import { Events } from "./events.js";
 import type { Forced, Inspection } from "./inspection.js";
 import { adoptedLease, type Lease } from "./lease.js";
 import { newLock, type Lock } from "./lock.js";
 import { newLocks, type Locks } from "./locks.js";
+import { tellLog } from "./log.js";
 import {
   clientOptions,
   electionOptions,

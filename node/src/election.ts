@@ -2,14 +2,15 @@
 
 import { inspect } from "node:util";
 
+import { acquireFor } from "./acquirable.js";
 import { native, type NativeElection } from "./binding.js";
-import { checkBody, finished } from "./body.js";
+import { checkBody, finished, type Body } from "./body.js";
 import { called, chained } from "./chained.js";
 import { checked, LockLostError, look } from "./errors.js";
-import { hear, lineOf, shown } from "./events.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
 import type { Lease } from "./lease.js";
-import { acquireFor, type Lock } from "./lock.js";
+import type { Lock } from "./lock.js";
+import { hear, lineOf, shown } from "./log.js";
 import { Observer, type Leadership } from "./observer.js";
 import {
   acquireOptions,
@@ -21,7 +22,6 @@ import {
   type RunOptions,
 } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
-import type { Body } from "./redlock.js";
 import { knowSelf, self } from "./self.js";
 import { Term, type Seat } from "./term.js";
 
@@ -69,7 +69,7 @@ export class Election {
     return chained(Election.prototype.campaign, async (call) => {
       const it = self(this);
       const looked = look(call.from, () => acquireOptions(options));
-      const lease = await acquireFor(it.#lock, looked, undefined, call);
+      const lease = await it.#lock[acquireFor](looked, undefined, call);
       it.#seat = { lease };
       return lease;
     });
@@ -135,7 +135,7 @@ export class Election {
   /** The next term; nothing where it was lost before the event loop, which was busy, saw it. */
   async #elected(signal: AbortSignal | undefined): Promise<Lease | undefined> {
     try {
-      return await acquireFor(this.#lock, { wait: Infinity, signal }, undefined, called(this.run));
+      return await this.#lock[acquireFor]({ wait: Infinity, signal }, undefined, called(this.run));
     } catch (error) {
       // The reason of a signal may be such an error, too.
       if (error instanceof LockLostError && signal?.aborted !== true) return undefined;

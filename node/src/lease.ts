@@ -4,17 +4,16 @@ import { AsyncResource } from "node:async_hooks";
 import { inspect } from "node:util";
 
 import type { Failure } from "./binding.js";
-import { lost, released, type LostMessage, type ReleasedMessage } from "./channels.js";
+import { lost, released } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
-import { shown, warn } from "./events.js";
+import { throwIfLost, type Held } from "./held.js";
+import { shown, warn } from "./log.js";
+import type { LossReason } from "./loss.js";
 import type { Name } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
-
-/** Why a lease was lost. */
-export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced";
 
 /** What `lost` of a client tells. */
 export interface Loss {
@@ -23,6 +22,20 @@ export interface Loss {
   reason: LossReason;
   /** The reason of `lease.signal`. */
   error: Error;
+}
+
+/** The message of `quorlock:lost`. Once for each handle that had not been released. */
+export interface LostMessage {
+  readonly lease: Lease;
+  readonly name: Name;
+  readonly reason: LossReason;
+}
+
+/** The message of `quorlock:released`. `lossReason`: why it had been lost before, `null` if it was not. */
+export interface ReleasedMessage {
+  readonly lease: Lease;
+  readonly name: Name;
+  readonly lossReason: LossReason | null;
 }
 
 /** What the leases of a lock share. It keeps them alive until they are released. */
@@ -67,10 +80,10 @@ const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ nu
   }
   port.forget(number);
 });
-/** Whoever has a lease's signal relies on the lease. */
+/** Work that has the signal of a lease relies on the lease, and may have nothing else of it. */
 const leases = new WeakMap<AbortSignal, Lease>();
 
-/** Who is told of a loss first. */
+/** What is called at a loss before its listeners are. */
 const first = new WeakMap<Lease, () => void>();
 
 /** Text where it is UTF-8, as users give names; else its bytes. */
@@ -99,8 +112,6 @@ export let endIfReleased: (lease: Lease) => void;
 export let whenLost: (lease: Lease, call: () => void) => void;
 /** Aborts its signal, for work that is to end while the lease is held. Not part of the API. */
 export let stopWork: (lease: Lease, reason: unknown) => void;
-/** Throws if it was lost, for a scope whose body ended normally. Not part of the API. */
-export let throwIfLost: (lease: Lease, from: Function) => void;
 
 /**
  * A hold on a lock.
@@ -109,7 +120,7 @@ export let throwIfLost: (lease: Lease, from: Function) => void;
  * one that was forgotten is released when it and its lock have been collected, which a warning tells, or when it reaches `maxHold`. It
  * is bound to no context, and may be handed on.
  */
-export class Lease {
+export class Lease implements Held {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #number: number;
@@ -149,10 +160,6 @@ export class Lease {
     stopWork = (lease, reason) => {
       void lease.signal;
       lease.#loss!.abort(reason);
-    };
-    throwIfLost = (lease, from) => {
-      const failure = lease.#lostError();
-      if (failure !== null) throw toError(failure, from);
     };
     told.lost = (number, putOff) => {
       const lease = live.get(number)?.deref();
@@ -351,6 +358,12 @@ export class Lease {
   #lostError(): Failure | null {
     if (this.#over !== undefined) return this.#over.error;
     return lossOf(this.#number) === null ? null : port.lostError(this.#number);
+  }
+
+  /** Not part of the API. */
+  [throwIfLost](from: Function): void {
+    const failure = this.#lostError();
+    if (failure !== null) throw toError(failure, from);
   }
 
   #throwIfOver(from: Function): void {

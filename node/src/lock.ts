@@ -3,8 +3,8 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativePort } from "./binding.js";
+import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
 import { chained, type Call } from "./chained.js";
-import { traced, type AcquireMessage } from "./channels.js";
 import { look, toError } from "./errors.js";
 import {
   holderOf,
@@ -32,6 +32,7 @@ import {
 import { acquiring, Asked, type Invocation } from "./owner.js";
 import { begin, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
+import { traced } from "./tracing.js";
 
 const NOT_OWNER = 6;
 
@@ -42,20 +43,6 @@ export let newLock: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Lock;
-/** Acquires for a call with a body, or by hand. Not part of the API. */
-export let acquireFor: (
-  lock: Lock,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Lease>;
-/** The same; `null` where others hold the lock all the time. Not part of the API. */
-export let tryAcquireFor: (
-  lock: Lock,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Lease | null>;
 /** Which lock it is. Not part of the API. */
 export let askedFor: (lock: Lock) => Asked;
 
@@ -66,11 +53,11 @@ export let askedFor: (lock: Lock) => Asked;
  * on the same lease, and the last release frees the lock. Leases acquired here live until they are released, or until
  * both they and the lock have been collected.
  */
-export class Lock {
+export class Lock implements Acquirable<Lease> {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #core: NativeClient;
-  /** The name again: whoever changes the bytes of the one above changes no lock. */
+  /** The name again: a program that changes the bytes of the name above changes no lock. */
   readonly #key: Name;
   readonly #options: NativeLockOptions | undefined;
   readonly #asked: Asked;
@@ -88,8 +75,6 @@ export class Lock {
 
   static {
     newLock = (core, key, options, client) => new Lock(core, key, options, client);
-    acquireFor = (lock, options, own, call) => lock.#acquire(options, own, call);
-    tryAcquireFor = (lock, options, own, call) => lock.#tryAcquire(options, own, call);
     askedFor = (lock) => lock.#asked;
   }
 
@@ -108,19 +93,30 @@ export class Lock {
   acquire(options: AcquireOptions = {}): Promise<Lease> {
     return chained(Lock.prototype.acquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#acquire(looked, undefined, call);
+      return await self(this)[acquireFor](looked, undefined, call);
     });
   }
 
-  #acquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease> {
-    return traced(
-      () => this.#message(),
-      () => this.#won(this.#core.acquire, options, own, call) as Promise<Lease>,
-    );
+  /** Not part of the API. */
+  async [acquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease> {
+    return (await this.#traced(this.#core.acquire, options, own, call))!;
   }
 
-  #message(): AcquireMessage {
-    return { names: [this.name], group: this.#options?.group ?? "" };
+  /** Not part of the API. */
+  async [tryAcquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease | null> {
+    return await this.#traced(this.#core.tryAcquire, options, own, call);
+  }
+
+  #traced(
+    acquire: NativeClient["acquire"],
+    options: Acquiring,
+    own: Invocation | undefined,
+    call: Call,
+  ): Promise<Lease | null> {
+    return traced(
+      () => ({ names: [this.name], group: this.#options?.group ?? "" }),
+      () => this.#won(acquire, options, own, call),
+    );
   }
 
   async #won(
@@ -144,15 +140,8 @@ export class Lock {
   tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Lease | null> {
     return chained(Lock.prototype.tryAcquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#tryAcquire({ ...looked, wait: 0 }, undefined, call);
+      return await self(this)[tryAcquireFor]({ ...looked, wait: 0 }, undefined, call);
     });
-  }
-
-  #tryAcquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease | null> {
-    return traced(
-      () => this.#message(),
-      () => this.#won(this.#core.tryAcquire, options, own, call),
-    );
   }
 
   /**

@@ -3,14 +3,15 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLeases, NativeLockOptions, NativePort } from "./binding.js";
+import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
 import { chained, type Call } from "./chained.js";
-import { traced } from "./channels.js";
 import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
 import { acquireOptions, labelled, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
 import { knowSelf, self } from "./self.js";
+import { traced } from "./tracing.js";
 
 /** Makes several locks. Not part of the API. */
 export let newLocks: (
@@ -19,20 +20,6 @@ export let newLocks: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Locks;
-/** Acquires for a call with a body, or by hand. Not part of the API. */
-export let acquireAllFor: (
-  locks: Locks,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Leases>;
-/** The same; `null` where others hold one of the locks all the time. Not part of the API. */
-export let tryAcquireAllFor: (
-  locks: Locks,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Leases | null>;
 
 /** What was won: the leases together, and of which of the names each is, in the order of the leases. */
 type Won = readonly [core: NativeLeases, places: readonly number[]];
@@ -44,11 +31,11 @@ type Won = readonly [core: NativeLeases, places: readonly number[]];
  * given in, so that callers who ask for several do not wait for each other in a ring. Leases acquired here live as those of
  * `Lock` do.
  */
-export class Locks {
+export class Locks implements Acquirable<Leases> {
   /** The locks' names, as given. */
   readonly names: readonly Name[];
   readonly #core: NativeClient;
-  /** The names again: whoever changes the bytes of those above changes no lock. */
+  /** The names again: a program that changes the bytes of the names above changes no lock. */
   readonly #keys: readonly Name[];
   readonly #options: NativeLockOptions | undefined;
   readonly #asked: readonly Asked[];
@@ -71,8 +58,6 @@ export class Locks {
 
   static {
     newLocks = (core, keys, options, client) => new Locks(core, keys, options, client);
-    acquireAllFor = (locks, options, own, call) => locks.#acquire(options, own, call);
-    tryAcquireAllFor = (locks, options, own, call) => locks.#tryAcquire(options, own, call);
   }
 
   /**
@@ -84,11 +69,12 @@ export class Locks {
   acquire(options: AcquireOptions = {}): Promise<Leases> {
     return chained(Locks.prototype.acquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#acquire(looked, undefined, call);
+      return await self(this)[acquireFor](looked, undefined, call);
     });
   }
 
-  async #acquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases> {
+  /** Not part of the API. */
+  async [acquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases> {
     return (await this.#traced(this.#core.acquireAll, options, own, call))!;
   }
 
@@ -96,11 +82,12 @@ export class Locks {
   tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Leases | null> {
     return chained(Locks.prototype.tryAcquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#tryAcquire({ ...looked, wait: 0 }, undefined, call);
+      return await self(this)[tryAcquireFor]({ ...looked, wait: 0 }, undefined, call);
     });
   }
 
-  async #tryAcquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases | null> {
+  /** Not part of the API. */
+  async [tryAcquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases | null> {
     return await this.#traced(this.#core.tryAcquireAll, options, own, call);
   }
 

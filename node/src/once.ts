@@ -2,8 +2,9 @@
 
 import { chained } from "./chained.js";
 import { look } from "./errors.js";
+import type { AnyBody, Body } from "./body.js";
 import { nameOf, onceOptions, type Name } from "./options.js";
-import { attempted, scoped, type AnyBody, type AttemptOptions, type Body } from "./redlock.js";
+import { attempted, scoped, type AttemptOptions } from "./redlock.js";
 
 /** Options of `once`. */
 // Made from core/options.toml: OnceOptions.

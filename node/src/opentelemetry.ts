@@ -23,7 +23,8 @@ import {
   type TracerProvider,
 } from "@opentelemetry/api";
 
-import type { AcquireMessage, LostMessage, ReleasedMessage } from "./channels.js";
+import type { LostMessage, ReleasedMessage } from "./lease.js";
+import type { AcquireMessage } from "./tracing.js";
 import { QuorlockError } from "./errors.js";
 import { Leases } from "./leases.js";
 import { bytesOf, type Name } from "./options.js";

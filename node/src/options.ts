@@ -4,7 +4,7 @@ import { inspect, types } from "node:util";
 
 import { native, type NativeClientOptions, type NativeLockOptions } from "./binding.js";
 import { invalid } from "./errors.js";
-import type { LossReason } from "./lease.js";
+import type { LossReason } from "./loss.js";
 
 /** Text, or bytes that need not be text. */
 export type Name = string | Uint8Array;

@@ -11,8 +11,8 @@ import {
   type NativePort,
 } from "./binding.js";
 import type { Call } from "./chained.js";
-import { shown, warn } from "./events.js";
 import { isGivenBack, type Lease } from "./lease.js";
+import { shown, warn } from "./log.js";
 import { bytesOf, type Acquiring, type Name } from "./options.js";
 import { begin, beginUntil, type Outcome } from "./port.js";
 

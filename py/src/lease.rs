@@ -16,10 +16,10 @@ use quorlock::{Lease as Core, LossReason};
 use crate::call::{Answer, Call};
 use crate::ending;
 use crate::error::{checked, entry, raised};
+use crate::log::warn;
 use crate::options::{ANY, limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
-use crate::warn;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lease {

@@ -49,11 +49,11 @@ def is_called(function, name):
 class Module:
     """What the package's sources define, by name."""
 
-    def __init__(self, first):
+    def __init__(self, *first):
         self.found = {}
         # What a base says of what says nothing by itself.
         self.said = {}
-        for path in [*sorted(PACKAGE.glob("*.py")), PACKAGE / first]:
+        for path in [*sorted(PACKAGE.glob("*.py")), *(PACKAGE / name for name in first)]:
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                     self.found[node.name] = node
@@ -132,7 +132,7 @@ def exported(path):
 
 
 def python():
-    blocking, tasks = Module("sync.py"), Module("aio.py")
+    blocking, tasks = Module("_lock.py", "sync.py"), Module("_aio_lock.py", "aio.py")
     names = exported("__init__.py")
     errors = [name for name in names if name.endswith("Error")]
     text = "# Python, name by name\n\nFrom the package's sources. What options mean, and their defaults: [options](options.md). Errors: [errors](errors.md).\n\n"

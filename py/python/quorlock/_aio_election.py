@@ -13,7 +13,7 @@ from ._inspection import Holder
 from ._lease import NotPickled, shown
 from ._options import UNSET, Seconds, Unset, kind
 from ._unseen import guarded, guarded_coroutine, shown_unmade
-from .aio import Lease, Lock
+from ._aio_lock import Lease, Lock
 
 __all__ = ["Election", "Observer"]
 

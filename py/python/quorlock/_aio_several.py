@@ -16,7 +16,7 @@ from ._owner import Stuck, Warned, before_awaiting, told
 from ._scope import Scope, Scopes, of_caller
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError
-from .aio import Lease, Lock
+from ._aio_lock import Lease, Lock
 
 __all__ = ["Leases", "Locks"]
 

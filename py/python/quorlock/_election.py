@@ -14,7 +14,7 @@ from ._lease import NotPickled, shown
 from ._options import UNSET, Seconds, Unset
 from ._unseen import guarded, shown_unmade
 from .errors import QuorlockError
-from .sync import Lease, Lock, Scoped
+from ._lock import Lease, Lock, Scoped
 
 __all__ = ["Election", "Observer"]
 

@@ -3,24 +3,25 @@
 import asyncio
 from collections.abc import Coroutine
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from . import _native
 from ._channel import Awaited
 from ._doubt import in_doubt, not_open
+from ._lease import LeaseBase
+from ._leases import LeasesBase
 from .errors import NotOwnerError, QuorlockError
 
-if TYPE_CHECKING:
-    from ._aio_several import Leases
-    from .aio import Lease
+Held: TypeAlias = LeaseBase | LeasesBase[Any]
+"""What a scope holds: one lease, or several."""
 
-_L = TypeVar("_L", bound="Lease | Leases | None")
+_L = TypeVar("_L", bound=Held | None)
 
 
 class Scope:
     """One entry into a scope, from `__aenter__` to `__aexit__`. Works as `asyncio.timeout` does."""
 
-    def __init__(self, lease: "Lease | Leases") -> None:
+    def __init__(self, lease: Held) -> None:
         self.lease = lease
         self._task = asyncio.current_task()
         self._cancelled = False

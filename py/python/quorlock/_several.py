@@ -12,7 +12,7 @@ from ._doubt import left_in_doubt
 from ._unseen import guarded, shown_unmade
 from .errors import LockBusyError
 from ._client import LocksBase
-from .sync import Lease, Lock, Scoped, leave
+from ._lock import Lease, Lock, Scoped, leave
 
 __all__ = ["Leases", "Locks"]
 

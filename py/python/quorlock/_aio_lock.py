@@ -14,13 +14,13 @@ from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
 from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, awaited, shown
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, tries_once
-from ._owner import Caller, Hold, Warned, before_awaiting, of_task, reentered_lost, told
+from ._owner import Caller, Hold, WarnedWait, add_holder, add_lost_scope, check_await, hold_of_task
 from ._scope import Scope, Scopes, of_caller
 from ._tasks import owner as this_task
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError, LockLostError, NotOwnerError
 
-__all__ = ["Attempt", "Lease", "Lock", "delivered"]
+__all__ = ["Attempt", "Lease", "Lock", "deliver"]
 
 
 class Lease(LeaseBase):
@@ -82,8 +82,8 @@ class Lease(LeaseBase):
             await scope.leave(error)
 
 
-def delivered(core: _native.Lease) -> _native.Lease:
-    """The lease, where its task goes on: since the result came the loop may have been busy for longer than the ttl."""
+def deliver(core: _native.Lease) -> _native.Lease:
+    """Gives the lease to its task, unless it is lost: since the result came the loop may have been busy for longer than the ttl."""
     if core.is_held():
         return core
     error = core.lost_error()
@@ -203,47 +203,49 @@ class Lock(LockBase):
         wait = options.get("wait", self._wait)
         try:
             call = self._core.acquire(owner, options)
-            core: _native.Lease = await self._waited(call, owner, by_hand, wait)
+            core: _native.Lease = await self._begin(call, owner, by_hand, wait)
         except BaseException as error:
             # One whose loop is gone releases nothing any more.
             if by_hand and not isinstance(error, GeneratorExit):
                 self._mine().refused(Caller())
             raise
-        return self._won(delivered(core), owner, by_hand)
+        return self._register(deliver(core), owner, by_hand)
 
     async def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Lease | None:
         """As `_acquired`; `None` where others hold the lock all the time."""
         owner = self._owner(by_hand)
         call = self._core.try_acquire(owner, given(wait=wait, label=label))
-        core: _native.Lease | None = await self._waited(call, owner, by_hand, wait)
+        core: _native.Lease | None = await self._begin(call, owner, by_hand, wait)
         if core is None:
             if by_hand:
                 self._mine().refused(Caller())
             return None
-        return self._won(delivered(core), owner, by_hand)
+        return self._register(deliver(core), owner, by_hand)
 
-    async def _waited(self, call: _native.Call, owner: _native.Owner, by_hand: bool, wait: object) -> Any:
-        warning = None if tries_once(wait) else before_awaiting(self._core, self._place, owner, by_hand, self._name)
+    async def _begin(self, call: _native.Call, owner: _native.Owner, by_hand: bool, wait: object) -> Any:
+        """Begins the call and awaits its result, unless the wait would be for the task itself."""
+        warning = None if tries_once(wait) else check_await(self._core, self._place, owner, by_hand, self._name)
         try:
             if warning is None:
                 return await completed(call.start)
-            with Warned(warning, wait is None):
+            with WarnedWait(warning, wait is None):
                 return await completed(call.start)
         except LockBusyError as error:
             if warning is None and not self._named and not self._core.has_slots:
-                told(error, self._place)
+                add_holder(error, self._place)
             raise
         except LockLostError as error:
             if self._core.holds(owner) is False:
-                reentered_lost(error)
+                add_lost_scope(error)
             raise
 
     def _owner(self, by_hand: bool) -> _native.Owner:
         return this_task() if self._reentrant and not by_hand else _native.Owner()
 
-    def _won(self, core: _native.Lease, owner: _native.Owner, by_hand: bool) -> Lease:
-        hold = of_task(self._core, self._place, owner, self._reentrant, by_hand)
-        hold.won_by_task()
+    def _register(self, core: _native.Lease, owner: _native.Owner, by_hand: bool) -> Lease:
+        """Makes the hold known to those that would wait for it, and a lease of it."""
+        hold = hold_of_task(self._core, self._place, owner, self._reentrant, by_hand)
+        hold.register_for_task()
         return Lease(core, hold)
 
     def _mine(self) -> Kept:

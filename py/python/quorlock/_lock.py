@@ -209,7 +209,7 @@ class Lock(LockBase, Scoped):
     def _hold(self, caller: Caller, by_hand: bool) -> Hold:
         """The hold that the caller re-enters, or one to be won."""
         if self._reentrant and not self._named and not by_hand:
-            known = _owner.mine(self._place, caller)
+            known = _owner.scope_of(self._place, caller)
             if known is not None and known.reentrant:
                 return known
         return Hold(self._core, self._place, _native.Owner(), caller, self._reentrant, by_hand)
@@ -221,41 +221,41 @@ class Lock(LockBase, Scoped):
         warning = None
         try:
             if wait is None or wait:
-                warning = _owner.before_waiting(hold, caller, self._name, self._named)
+                warning = _owner.check_wait(hold, caller, self._name, self._named)
             if warning is None:
                 core: _native.Lease = waited(self._core.acquire(hold.owner, options))
             else:
-                with _owner.Warned(warning, wait is None):
+                with _owner.WarnedWait(warning, wait is None):
                     core = waited(self._core.acquire(hold.owner, options))
         except QuorlockError as error:
             if isinstance(error, LockBusyError) and warning is None and not self._named and not self._core.has_slots:
-                _owner.told(error, self._place)
+                _owner.add_holder(error, self._place)
             elif isinstance(error, LockLostError) and hold.is_lost():
-                _owner.reentered_lost(error)
+                _owner.add_lost_scope(error)
             if by_hand:
                 self._kept.refused(caller)
             raise
-        return self._won(core, hold)
+        return self._register(core, hold)
 
     def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Lease | None:
         """As `_acquired`; `None` where others hold the lock all the time."""
         caller = Caller()
         hold = self._hold(caller, by_hand)
-        warning = None if tries_once(wait) else _owner.before_waiting(hold, caller, self._name, self._named)
+        warning = None if tries_once(wait) else _owner.check_wait(hold, caller, self._name, self._named)
         try:
-            with _owner.Warned(warning, wait is None):
+            with _owner.WarnedWait(warning, wait is None):
                 core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait, label=label)))
         except LockLostError as error:
             if hold.is_lost():
-                _owner.reentered_lost(error)
+                _owner.add_lost_scope(error)
             raise
         if core is None and by_hand:
             self._kept.refused(caller)
-        return None if core is None else self._won(core, hold)
+        return None if core is None else self._register(core, hold)
 
-    def _won(self, core: _native.Lease, hold: Hold) -> Lease:
+    def _register(self, core: _native.Lease, hold: Hold) -> Lease:
         try:
-            hold.won()
+            hold.register()
             return Lease(core, hold)
         except BaseException:
             # Ctrl-C before the caller has it.

@@ -15,7 +15,7 @@ from typing import Self
 
 from . import _native
 from ._aio_election import Election, Observer
-from ._aio_lock import Attempt, Lease, Lock, delivered
+from ._aio_lock import Attempt, Lease, Lock, deliver
 from ._aio_several import Locks
 from ._channel import completed
 from ._client import ClientBase, Unmade
@@ -56,7 +56,7 @@ class Client(ClientBase[Lock, Locks, Election]):
 
     @guarded_coroutine
     async def adopt(self, text: str) -> Lease:
-        return Lease(delivered(await completed(self._core.adopt(text).start)), None)
+        return Lease(deliver(await completed(self._core.adopt(text).start)), None)
 
     async def probe(self) -> Probe:
         return Probe._of(await completed(self._core.probe().start))

@@ -14,7 +14,7 @@
  * quorlock::multi_mutex; one of several processes leads by a quorlock::election.
  *
  * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
- * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called
+ * not copied; an object that was moved from may be destroyed or assigned to. Const member functions may be called
  * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on threads of the
  * library's own, also at the same time, and must not throw; those of a quorlock::event_queue, by which an event loop waits for many locks
  * without a thread for each, run where that is dispatched, and may. The work of a leader runs on the thread that calls,
@@ -180,7 +180,7 @@ public:
         : told_(std::make_shared<const told>(told{kind, led(kind, std::move(message)), led(kind, std::move(text)),
                                                   std::move(nodes), std::move(lock_name), std::move(holder)})) {}
 
-    /* No moves: an error that was moved from tells what it did before, as one that was copied. */
+    /* No moves: an error that was moved from says what it did before, as an error that was copied. */
     error(const error &) noexcept = default;
     error &operator=(const error &) noexcept = default;
     ~error() override = default;
@@ -215,7 +215,7 @@ public:
     /** The name of the lock that it is about; empty where it is about none. */
     const std::string &lock_name() const noexcept { return told_->lock_name; }
 
-    /** The label of who held the lock, where a node has told it; empty else. A wait that ends (lock_timeout) nearly always
+    /** The label of the lock's holder, where a node has given it; empty else. A wait that ends (lock_timeout) nearly always
      * has it; a try (lock_contended) is mostly refused by a command that does not tell: ask lock::holder(). */
     const std::string &holder() const noexcept { return told_->holder; }
 
@@ -727,7 +727,7 @@ std::optional<T> unless_busy(Call &&call) {
     return std::nullopt;
 }
 
-/** What callbacks have thrown, until the one who dispatches them can throw it. No exception crosses C. */
+/** What callbacks have thrown, until the thread that dispatches them can throw it. No exception crosses C. */
 class thrown {
 public:
     template <typename Run>
@@ -766,8 +766,8 @@ private:
  *     });
  *     for (pollfd watched{queue.descriptor(), POLLIN, 0}; poll(&watched, 1, -1) >= 0;) queue.dispatch();
  *
- * Destroyed, it tells each call that it has not told of yet, by a callback on the thread that destroys it: the error is
- * quorlock::cancelled, and what was acquired is given back. What a callback throws then is dropped. Losses are told no more.
+ * Destroyed, it calls each callback that was not called so far, on the thread that destroys it: the error is
+ * quorlock::cancelled, and what was acquired is given back. What a callback throws then is dropped. Losses come no more.
  * The destructor waits for a callback that another thread runs, so do not hold what that waits for; in a callback of the queue
  * it waits for none. After it none is called any more.
  */
@@ -1037,9 +1037,9 @@ public:
     }
 
     /** Ends it here without releasing the lock; the text is for client::adopt() of one other client of the same nodes, in
-     * another process, in another language, on another host. It is lengthened to its full ttl first, and nobody renews it from then
+     * another process, in another language, on another host. It is lengthened to its full ttl first, and is not renewed from then
      * on: adopt it within the ttl, or for as long as it was extended beyond that, else the lock is free. The text is a secret:
-     * whoever has it can take the lock. */
+     * a program that has it can take the lock. */
     [[nodiscard]] std::string export_text() const {
         char *text = nullptr;
         detail::checked([&](auto error) { return quorlock_lease_export(get(), &text, error); });
@@ -1083,9 +1083,9 @@ public:
 enum class verdict : std::int32_t {
     /** A quorum has the vote of one holder. */
     held = QUORLOCK_VERDICT_HELD,
-    /** A quorum keeps it taken for one that has released it: see lock_options::keep. */
+    /** A quorum keeps it taken for a lease that was released: see lock_options::keep. */
     kept = QUORLOCK_VERDICT_KEPT,
-    /** A quorum has no vote for anybody. */
+    /** A quorum has no vote for any holder. */
     free = QUORLOCK_VERDICT_FREE,
     /** A quorum has answered and does not agree. */
     split = QUORLOCK_VERDICT_SPLIT,
@@ -1120,15 +1120,15 @@ struct node_view {
     /** The node, as in errors. */
     std::string node;
     /** What stands there: "held", "shared" (by readers), "kept", "free", "reserved" (free, and kept for a waiter that was called),
-     * "foreign" (of another library, or nobody), "unknown". */
+     * "foreign" (of another library, or of none), "unknown". */
     std::string state;
-    /** The label of who has the vote. */
+    /** The label of the holder that has the vote. */
     std::string label;
     /** Why it did not say; empty where it did. */
     std::string error;
     /** How much longer that lasts. */
     std::optional<milliseconds> left;
-    /** The last fence that the node has counted, for whoever asked last; 0 for none. */
+    /** The last fence that the node has counted, for the client that asked last; 0 for none. */
     std::uint64_t fence = 0;
     /** How many wait in its queue. */
     std::uint64_t queued = 0;
@@ -1136,11 +1136,11 @@ struct node_view {
     milliseconds quarantine{0};
 };
 
-/** What the nodes have of a lock. It tells how it was: whoever wants to act on a lock has to acquire it. */
+/** What the nodes have of a lock. It tells how it was: a program that wants to act on a lock has to acquire it. */
 struct inspection {
     quorlock::verdict verdict = quorlock::verdict::unknown;
     std::optional<quorlock::holder> holder;
-    /** The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: the holder's own is its
+    /** The largest fence that a node has counted, for the holder, or for a client that asked in vain since: the holder's own is its
      * fence. 0 for none. */
     std::uint64_t fence = 0;
     /** How many wait in the queue of the lock: one for each client that waits. */
@@ -1298,7 +1298,7 @@ public:
         return held;
     }
 
-    /** Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Throws quorum_unavailable
+    /** Whether any client holds the lock, or keeps it, or is about to: by one request to each node. Throws quorum_unavailable
      * if too few nodes answered. */
     [[nodiscard]] bool is_locked() const {
         bool locked = false;
@@ -1313,15 +1313,15 @@ public:
         return detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
     }
 
-    /** Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
-     * or library put it there, and calls who waits next. That nobody holds it is no error.
+    /** Takes the lock away from its holder, or from what keeps it, for an operator: deletes the vote on all nodes, whatever
+     * client or library put it there, and calls the next waiter. A lock without a holder is no error.
      *
      * The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is lost,
      * lease_state::forced, or lease_state::refused where another has taken the lock meanwhile. A lease that is not renewed
      * learns nothing before its end. Until then two may work, and their fences tell them apart.
      *
      * `fence` is that of the lease that is to go, or what inspect() tells of the holder: then only from the hold that has it, so
-     * that whoever has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences has, is
+     * that a holder that has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences has, is
      * refused. Of a semaphore all slots go, without a fence.
      *
      * Throws lock_contended if the lock is held, and not by `fence` for certain, and nothing is changed; quorum_unavailable if
@@ -1338,7 +1338,7 @@ public:
         return done;
     }
 
-    /** Takes one slot of a semaphore, counted from 0, away from whoever holds it, as force_release() does a lock. Throws as that, and
+    /** Takes one slot of a semaphore, counted from 0, away from its holder, as force_release() does a lock. Throws as that, and
      * invalid_argument where it is no semaphore, or has no such slot. */
     forced force_release_slot(std::uint32_t slot, std::optional<std::uint64_t> fence = std::nullopt) const {
         quorlock_inspection_t *handle = nullptr;
@@ -1350,7 +1350,7 @@ public:
     }
 
     /** Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so long. Another may
-     * have it a moment later: whoever wants it acquires it. It is looked at again and again, every 50 to 500 ms. Throws as
+     * have it a moment later: to have it, acquire it. It is looked at again and again, every 50 to 500 ms. Throws as
      * is_locked(). */
     bool wait_until_free(timespan wait = forever) const {
         bool free = false;
@@ -1359,9 +1359,9 @@ public:
     }
 };
 
-/** Several names with the same options, to be held together; holds nothing. Callers who ask for the same names in any order do not
+/** Several names with the same options, to be held together; holds nothing. Callers that ask for the same names in any order do not
  * wait for each other in a ring. While it waits it holds those that come before the one it waits for, in an order that is the same in
- * all programs, and the others can be had by anybody. What is thrown names the lock that could not be had: error::lock_name(). */
+ * all programs, and the others are free to all callers. What is thrown names the lock that could not be had: error::lock_name(). */
 class locks : public basic_lock<detail::several, leases> {
 public:
     explicit locks(quorlock_locks_t *handle) noexcept : basic_lock(handle) {}
@@ -1369,7 +1369,7 @@ public:
 
 /** Who leads, as far as the nodes say. It tells how it was. */
 struct leadership {
-    /** Nothing where nobody leads, or it is not known. */
+    /** Nothing where no candidate leads, or it is not known. */
     std::optional<holder> leader;
     /** Whether the nodes said it: false where too few have answered. */
     bool known = false;
@@ -1567,14 +1567,14 @@ decltype(auto) work_on(Work &work, term &now) {
  *     quorlock::election election = client.election("scheduler");
  *     election.run([](quorlock::term &term) { schedule_jobs(term); });
  *
- * Whoever holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
+ * The candidate that holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
  * the same thread, waits for its own term to end. The fence of a term grows from term to term.
  */
 class election {
 public:
     explicit election(quorlock_election_t *handle) noexcept : handle_(handle) {}
 
-    /** Waits until this candidate leads, and returns its term, for those who loop by themselves: release it to resign, and
+    /** Waits until this candidate leads, and returns its term, for programs that loop by themselves: release it to resign, and
      * stop when it is lost. Waits without end, unless the options say otherwise. */
     [[nodiscard]] lease campaign() const { return campaign(QUORLOCK_DEFAULT, nullptr); }
     [[nodiscard]] lease campaign(const cancel_token &cancel) const { return campaign(QUORLOCK_DEFAULT, cancel.get()); }
@@ -1590,7 +1590,7 @@ public:
      * Returns what that did; with `again` it campaigns again, 100 ms after it called `work` at the earliest.
      *
      * `work` runs on the calling thread, where nothing can stop it when the term is lost: it has to look at term::is_held(), or
-     * be told by `on_lost`. With C++20 term::stop_token() is stopped at once when the term is lost or given up; `work` may
+     * be stopped by `on_lost`. With C++20 term::stop_token() is stopped at once when the term is lost or given up; `work` may
      * take that as a second argument. It is not begun again before it has returned.
      *
      * After a term that was lost or given up it campaigns again, however `work` ended. If `work` throws while it leads, this
@@ -1641,7 +1641,7 @@ public:
         return held;
     }
 
-    /** Who leads, as a quorum of the nodes has it; nothing where nobody does. One request to each node. It tells how it was.
+    /** Who leads, as a quorum of the nodes has it; nothing where no candidate does. One request to each node. It tells how it was.
      * Throws quorum_unavailable where too few nodes answered to know. */
     [[nodiscard]] std::optional<holder> leader() const {
         quorlock_leadership_t *raw = nullptr;
@@ -1720,7 +1720,7 @@ struct finding {
     std::string remedy;
 };
 
-/** The state of one node. What is not known of one that cannot be used is empty, or nothing. */
+/** The state of one node. What is not known of a node that cannot be used is empty, or nothing. */
 struct node_report {
     using microseconds = std::chrono::microseconds;
     /** The node, as in errors; never with credentials. */
@@ -1905,7 +1905,7 @@ public:
         return quorlock::lock(handle);
     }
 
-    /** Several locks by their names, to be held together: 1 to 16 that differ, in any order; one that is given twice is held
+    /** Several locks by their names, to be held together: 1 to 16 that differ, in any order; a name that is given twice is held
      * once. */
     [[nodiscard]] locks lock_all(const std::vector<std::string> &names, const lock_options &options = {}) const {
         const detail::owned<quorlock_lock_options_t> made = detail::made(options);
@@ -2055,7 +2055,7 @@ public:
         return end <= now ? try_lock_for(milliseconds::zero(), stop) : try_lock_for(end - now, stop);
     }
 
-    /** A token that is stopped when the calling thread's hold is lost: see lease::stop_token(). One that is never stopped if it
+    /** A token that is stopped when the calling thread's hold is lost: see lease::stop_token(). A token that is never stopped if it
      * holds nothing. */
     std::stop_token stop_token() {
         const std::lock_guard<std::mutex> guard(inside_);
@@ -2141,7 +2141,7 @@ private:
     void refuse_holder() const {
         const auto held = handle();
         if (!held) return;
-        /* Of one that is lost it tells the loss. */
+        /* Of a lost hold it throws the loss. */
         if (!is_held()) checked([&](auto error) { return Lease::calls::ensure(held, 1, error); });
         const char *const why =
             "the calling thread holds this mutex and would wait for itself: unlock it first, or use recursive_mutex";
@@ -2161,7 +2161,7 @@ private:
             const std::lock_guard<std::mutex> guard(inside_);
             lost = lost_;
         }
-        /* Not under the lock: what is lost already is told at once, and may come back here. */
+        /* Not under the lock: the callback of what is lost already is called at once, and may come back here. */
         if (lost) won.on_lost(std::move(lost));
         const std::lock_guard<std::mutex> guard(inside_);
         held_.push_back({quorlock_thread_number(), std::move(won)});
@@ -2249,7 +2249,8 @@ public:
  * is_held(), remaining(), ensure(), fence() and stop_token() tell of the hold that the calling thread has, in whichever mode.
  *
  * Readers that come while a writer waits for it are served after that writer. A thread that has it, in either mode, and locks it
- * again, in either mode, throws would_deadlock, as of mutex. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
+ * again, in either mode, throws would_deadlock, as of mutex. The fence of a thread that shares it is above those of
+ * all that had it alone before, and below those of all that will.
  */
 class shared_mutex : public mutex {
 public:
@@ -2338,7 +2339,7 @@ private:
  *
  *     const quorlock::lease slot = api.hold();    // to the end of the scope, and slot.slot() tells which one
  *
- * 1 to 128 slots. All who use it have to ask for as many: the largest number in use is the limit. What is acquired and not
+ * 1 to 128 slots. All that use it have to ask for as many: the largest number in use is the limit. What is acquired and not
  * released goes with the object. May be used by many threads at once; any of them may release, what it has acquired itself
  * before what others have. A thread that gives back what another has acquired should have none of its own.
  *
@@ -2393,7 +2394,7 @@ public:
     /** What each slot has: see lock::inspect(). */
     [[nodiscard]] inspection inspect() const { return lock_.inspect(); }
 
-    /** Takes all slots away from whoever holds them: see lock::force_release(). */
+    /** Takes all slots away from their holders: see lock::force_release(). */
     forced force_release() const { return lock_.force_release(); }
 
     /** Takes that slot away: see lock::force_release_slot(). */
@@ -2453,7 +2454,7 @@ private:
 };
 
 /**
- * Several locks as one mutex: all of them are held, or none. As std::scoped_lock has it for several mutexes, callers who ask
+ * Several locks as one mutex: all of them are held, or none. As std::scoped_lock has it for several mutexes, callers that ask
  * for the same names in any order, also in other programs, never wait for each other in a ring; and it takes one round trip.
  *
  *     quorlock::multi_mutex accounts(client, {"account:1", "account:2"});

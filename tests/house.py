@@ -190,7 +190,7 @@ def circles(arrows):
 
 
 # What a fork may copy while another thread makes or holds it, so that the child waits for ever. `Made` and `PerProcess` of core/src/process.rs
-# stand for them, and in Python `Kept` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
+# stand for them, and in Python `ForkSafe` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
 HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*"
                        r"(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|PyOnceLock|Once|Mutex|RwLock|Condvar)\b|\b(intern)!\(")
 # Node cannot fork but into another program, and the simulator never does. Python forks with the interpreter's lock, under which alone

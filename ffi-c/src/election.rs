@@ -19,8 +19,8 @@ use crate::lease::{LossCallback, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quor
 use crate::lock_options::quorlock_lock_options_t;
 use crate::time::QUORLOCK_DEFAULT;
 
-/// One candidate of an election. Whoever holds the lock of its name leads, for a term; the
-/// fence of a term grows from term to term. A term has no owner: it is not entered again,
+/// One candidate of an election. The candidate that holds the lock of its name leads, for a
+/// term; the fence of a term grows from term to term. A term has no owner: it is not entered again,
 /// and does not end with a thread. May be used by all threads at once, for one term at a
 /// time.
 pub struct quorlock_election_t(Arc<Candidate>);
@@ -49,7 +49,7 @@ pub(crate) struct Candidate {
 /// The term that a candidate has.
 struct Seat {
     term: Weak<Lease>,
-    /// Where the work of the term is told that it is over.
+    /// The callback of the work, for the end of the term.
     lost: Option<Arc<LossCallback>>,
 }
 
@@ -165,7 +165,7 @@ impl Candidate {
         };
         let released = term.clone();
         let mut release = Box::pin(async move { released.release().await });
-        // From here on it is over, so that who is told of it finds it so.
+        // From here on it is over, so that the callback finds it so.
         let begun = release.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if let Some(lost) = lost {
             lost.tell(term.loss().map_or(QUORLOCK_LEASE_RELEASED, LossReason::number));
@@ -196,7 +196,7 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
     }
     let (held, led) = (term.is_held(), led());
     match term.loss() {
-        // Told now, if that has not come to a thread of the library's yet.
+        // The callback is called now, if no thread of the library's has come to that.
         Some(reason) => drop(lost.tell(reason.number())),
         None => lost.forget(),
     }
@@ -259,7 +259,7 @@ pub extern "C" fn quorlock_election_free(election: *mut quorlock_election_t) {
     boundary!({ handle::free(election) });
 }
 
-/// Waits until the candidate leads, and gives its term, for those who loop by themselves: a
+/// Waits until the candidate leads, and gives its term, for programs that loop by themselves: a
 /// lease like any other. quorlock_unlock() of it resigns; stop when it is lost. `wait_ms` and
 /// `cancel` as of quorlock_lock(); #QUORLOCK_DEFAULT waits without end, unless the options
 /// say otherwise. A candidate that leads already and campaigns once more waits for its own
@@ -291,12 +291,12 @@ pub extern "C" fn quorlock_election_campaign(
 /// 100 ms after it called `work` at the earliest.
 ///
 /// `work` runs on the calling thread, where nothing can stop it when the term is lost: it
-/// has to look, or to be told. It is not begun again before it has returned.
+/// has to look, or `lost` has to stop it. It is not begun again before it has returned.
 ///
 /// - `lost`, if not NULL, is called once when the term is over before `work` has returned,
 ///   with what quorlock_lease_state() says: the reason of its loss, or
 ///   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on a thread
-///   that losses are told on, or on the one that resigns, so that it can tell `work` to stop
+///   for loss callbacks, or on the thread that resigns, so that it can have `work` stop
 ///   now; but for a loss that is seen only when `work` has returned, on the calling thread.
 /// - `stopped`, if not NULL, is called when `work` has returned, and after `lost`. Then the
 ///   term is given up.
@@ -356,8 +356,8 @@ pub extern "C" fn quorlock_election_is_leader(election: *const quorlock_election
 
 /// Gives up the term that the candidate has, so that the next one is called; it may campaign
 /// again. `was_held` may be NULL and tells whether it still led; false where it has no term.
-/// The term ends at once, also where quorlock_election_run() has it: its `work` is told by
-/// its `lost` callback, and the run campaigns again when it has returned. Returns as
+/// The term ends at once, also where quorlock_election_run() has it: its `lost`
+/// callback is called, and the run campaigns again when it has returned. Returns as
 /// quorlock_unlock().
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_election_resign(
@@ -390,13 +390,13 @@ pub extern "C" fn quorlock_election_leader(
     })
 }
 
-/// Whether the nodes said who leads, or that nobody does: false where too few answered.
+/// Whether the nodes said who leads, or that no candidate does: false where too few answered.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leadership_is_known(leadership: *const quorlock_leadership_t) -> bool {
     boundary!(or false, { Ok(handle::borrow(&leadership, "leadership")?.known) })
 }
 
-/// Who leads; with 0 votes where nobody does, or it is not known. `size` is
+/// Who leads; with 0 votes where no candidate does, or it is not known. `size` is
 /// sizeof(quorlock_holder_t), as of quorlock_inspection_holder(). The label lives as long as
 /// the leadership.
 #[unsafe(no_mangle)]

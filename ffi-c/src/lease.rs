@@ -51,7 +51,7 @@ pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c
 /// A hold on a lock. Valid until released or lost; renewed in the background,
 /// unless its lock says otherwise. May be used by all threads at once.
 pub struct quorlock_lease_t {
-    /// Shareable with the calls under way, which may outlive the handle.
+    /// Shared with the calls under way, which may outlive the handle.
     pub(crate) lease: Arc<Lease>,
     on_loss: LossCallbacks,
 }
@@ -330,10 +330,10 @@ pub extern "C" fn quorlock_lease_downgrade(lease: *const quorlock_lease_t, error
 /// client of the same nodes goes on: by quorlock_client_adopt() or its like, in another
 /// process, in another language, on another host. Free the text with quorlock_text_free().
 ///
-/// The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
+/// The lease is lengthened to its full ttl first. Then it is over here, and is not renewed:
 /// adopt it within the ttl, or for as long as it was extended beyond that, else the lock is
-/// free. Until then nobody could know of a loss, so leave alone what the lock protects. The text
-/// is a secret: whoever has it can take the lock.
+/// free. Until then a loss could not be noticed, so leave alone what the lock protects. The text
+/// is a secret: a program that has it can take the lock.
 ///
 /// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
 /// #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here
@@ -400,7 +400,7 @@ pub extern "C" fn quorlock_lease_set_lost_callback_on(
 
 /// Has `callback` called at the loss as well, beside that of
 /// quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
-/// std::stop_token does, while the other is left to who uses the lease. Always on a thread
+/// std::stop_token does, while the other is left to the code that uses the lease. Always on a thread
 /// of the library's for callbacks; neither waits for the other. In all else as that.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_set_stop_callback(

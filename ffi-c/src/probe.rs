@@ -51,7 +51,7 @@ pub struct quorlock_set_report_t {
     pub guard: bool,
 }
 
-/// The state of one node. What is not known of one that cannot be used is NULL, or
+/// The state of one node. What is not known of a node that cannot be used is NULL, or
 /// -1 where no other meaning is named.
 #[repr(C)]
 #[derive(Clone, Copy)]

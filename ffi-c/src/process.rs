@@ -18,7 +18,7 @@ pub const QUORLOCK_LOG_WARN: i32 = 2;
 pub const QUORLOCK_LOG_INFO: i32 = 3;
 
 /// Called with each line of the log, on a thread of Quorlock's own for such
-/// calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
+/// calls. A callback that blocks holds up other lines, and no loss; beyond 1024 lines that
 /// wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
 /// holds no passwords and no tokens. While it runs, quorlock_log_event(), quorlock_log_template() and
 /// quorlock_log_field() tell what the line consists of. It must not throw.
@@ -118,7 +118,7 @@ pub extern "C" fn quorlock_set_log_callback(userdata: *mut c_void, callback: quo
 
 /// Closes every client of the process, ends Quorlock's threads and waits for
 /// their end. Callbacks of losses come before it returns. For a program that
-/// wants to end without anything left running; one that just exits has its
+/// wants to end without anything left running; a program that just exits has its
 /// leases released too. No other call may be under way. Handles are to be freed
 /// all the same, before or after; a client made later starts the threads again,
 /// and finds memory:// nodes empty.

@@ -108,7 +108,7 @@ fn pair() -> std::io::Result<(Socket, Socket)> {
 }
 
 /// Two ends that are connected. Windows has no such call, so they meet on a port of this machine,
-/// to which somebody else may have come first.
+/// to which another program may have come first.
 #[cfg(windows)]
 fn pair() -> std::io::Result<(Socket, Socket)> {
     let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
@@ -276,14 +276,14 @@ pub extern "C" fn quorlock_queue_dispatch(queue: *const quorlock_queue_t) -> usi
     })
 }
 
-/// Frees a queue. NULL is allowed. Each call that was started with it and has not been
-/// told of is now: its callback is called on this thread, before this returns, with
+/// Frees a queue. NULL is allowed. Each call that was started with it and whose callback has
+/// not been called is given up: the callback is called on this thread, before this returns, with
 /// #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
-/// goes on. Losses that were to come by it are told no more. Locks, leases and clients may
+/// goes on. Losses that were to come by it come no more. Locks, leases and clients may
 /// be freed before or after.
 ///
-/// When it returns, no callback of the queue runs, and none will: it waits for one that another
-/// thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
+/// When it returns, no callback of the queue runs, and none will: it waits for a callback that
+/// another thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
 /// it waits for none, and that one is the last on its thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_free(queue: *mut quorlock_queue_t) {

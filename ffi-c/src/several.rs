@@ -37,10 +37,10 @@ impl Shareable for quorlock_locks_t {
 
 /// Holds on several locks that were acquired together. They are held while each of them
 /// is. The loss of one is the loss of all: the work that needs them has to stop. Those that
-/// are not lost stay held until they are released, so that nobody else comes in while it
+/// are not lost stay held until they are released, so that no other client comes in while it
 /// stops. May be used by all threads at once.
 pub struct quorlock_leases_t {
-    /// Shareable with the calls under way, which may outlive the handle.
+    /// Shared with the calls under way, which may outlive the handle.
     pub(crate) leases: Arc<Leases>,
     on_loss: LossCallbacks,
 }
@@ -69,7 +69,7 @@ fn lent(name: Option<&[u8]>, len: *mut usize) -> Result<*const c_char, Error> {
 
 /// Makes several locks, for quorlock_lock_all(): `count` names, each as of
 /// quorlock_lock_new(), with `lens[i]` bytes at `names[i]`. In any order: they are taken in
-/// one that is the same in all programs. 1 to 16 that differ; one that is given twice is
+/// an order that is the same in all programs. 1 to 16 that differ; a name that is given twice is
 /// held once. `options` may be NULL for the client's, and freed afterwards.
 ///
 /// Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
@@ -106,11 +106,11 @@ pub extern "C" fn quorlock_locks_free(locks: *mut quorlock_locks_t) {
 /// Acquires all of the locks, or none, waiting at most `wait_ms` for all of them together;
 /// `wait_ms` and `cancel` as of quorlock_lock(). Calls that ask for the same names in any
 /// order, in whatever language, do not wait for each other in a ring. While it waits it
-/// holds those that come before the one it waits for, and the others can be had by anybody.
+/// holds those that come before the one it waits for, and the others are free to all callers.
 ///
-/// A lock that the owner holds already is entered again. One who holds a lock of another
-/// call, and waits here, can be in a ring with who does the same the other way round: that
-/// ends with the wait, and a warning in the log names both.
+/// A lock that the owner holds already is entered again. A caller that holds a lock of another
+/// call, and waits here, can be in a ring with a caller that does the same the other way round:
+/// the ring ends with the wait, and a warning in the log names both.
 ///
 /// Fails as quorlock_lock(), of the first lock that could not be had, which the error
 /// names: see quorlock_error_lock_name(). Nothing is held then, and no key stays behind.
@@ -123,7 +123,7 @@ pub extern "C" fn quorlock_lock_all(
     boundary!(error, {
         handle::wanted(leases, "leases")?;
         let asked = handle::share(locks, "locks")?;
-        // Each of them for the same owner, who may hold some already.
+        // Each of them for the same owner, which may hold some already.
         let mut asked = Locks::of(asked.into_iter().map(Lock::of_this_thread).collect());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);

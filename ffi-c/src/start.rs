@@ -133,7 +133,7 @@ fn on_its_way(
 ///
 /// When #QUORLOCK_OK was returned, `callback` is called exactly once: by
 /// quorlock_queue_dispatch() or quorlock_queue_free() of `queue`; with NULL for `queue` on
-/// a thread that losses are told on, where it may block as a quorlock_lost_callback_t may,
+/// a thread for loss callbacks, where it may block as a quorlock_lost_callback_t may,
 /// and run at the same time as other callbacks. On another code it is never called. Its error is of one of
 /// the kinds of quorlock_lock(); closing the client ends it with #QUORLOCK_CLOSED, a token
 /// that is used before the lock was won with #QUORLOCK_CANCELLED. A lease that was lost

@@ -1,7 +1,7 @@
 //! How results reach JavaScript: one callback per environment for all of them.
 //!
 //! JavaScript numbers its operations. Those it starts in one turn are submitted
-//! together, so that their requests leave together; one that is alone is begun on the
+//! together, so that their requests leave together; an operation that is alone is begun on the
 //! thread of the loop (see [`sockets`]). What has completed is queued;
 //! the first rings the bell, and JavaScript takes all there is in one call and
 //! settles its promises. While operations are awaited, and only then, the bell keeps the
@@ -141,7 +141,7 @@ impl Port {
         })
     }
 
-    /// Tells of a loss once more, when the microtasks of this turn are done.
+    /// Reports a loss once more, when the microtasks of this turn are done.
     #[napi(catch_unwind)]
     pub fn put_off(&self, number: i64) {
         self.queue.push(Event::Lost(number, true));

@@ -97,7 +97,7 @@ fn testing_lose(py: Python<'_>, name: &[u8], reason: &str) -> PyResult<usize> {
 }
 
 /// Refuses an interpreter that is not the first, as CPython does by itself from
-/// 3.12 on. One that is still there at the exit waits for threads that wait for it.
+/// 3.12 on. Another interpreter that is still there at the exit waits for threads that wait for it.
 fn refuse_another_interpreter() -> PyResult<()> {
     // SAFETY: the thread is attached to the interpreter that imports this.
     match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
@@ -119,7 +119,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<election::Election>()?;
     module.add_class::<election::Failures>()?;
     module.add_class::<election::Observer>()?;
-    module.add_class::<election::Seen>()?;
+    module.add_class::<election::Change>()?;
     module.add_class::<lease::Lease>()?;
     module.add_class::<several::Leases>()?;
     module.add_class::<port::Port>()?;

@@ -330,5 +330,5 @@ class Observer(NotPickled):
         return self
 
     async def __anext__(self) -> Leadership:
-        seen: _native.Seen = await completed(self._core.next().start)
+        seen: _native.Change = await completed(self._core.next().start)
         return Leadership._of(seen.taken())

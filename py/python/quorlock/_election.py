@@ -212,5 +212,5 @@ class Observer(NotPickled):
         return self
 
     def __next__(self) -> Leadership:
-        seen: _native.Seen = waited(self._core.next())
+        seen: _native.Change = waited(self._core.next())
         return Leadership._of(seen.taken())

@@ -2,7 +2,7 @@
 
 import type { Call } from "./chained.js";
 import type { Held } from "./held.js";
-import type { Acquiring } from "./options.js";
+import type { AcquireRequest } from "./options.js";
 import type { Invocation } from "./owner.js";
 
 /** Acquires for the body of a call, which `own` is, or by hand. */
@@ -11,6 +11,6 @@ export const acquireFor = Symbol("acquireFor");
 export const tryAcquireFor = Symbol("tryAcquireFor");
 
 export interface Acquirable<H extends Held> {
-  [acquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<H>;
-  [tryAcquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<H | null>;
+  [acquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<H>;
+  [tryAcquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<H | null>;
 }

@@ -24,12 +24,12 @@ import {
   labelled,
   ownCopy,
   type AcquireOptions,
-  type Acquiring,
+  type AcquireRequest,
   type ForceOptions,
   type WaitOptions,
   type Name,
 } from "./options.js";
-import { acquiring, Asked, type Invocation } from "./owner.js";
+import { acquiring, LockIdentity, type Invocation } from "./owner.js";
 import { begin, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { traced } from "./tracing.js";
@@ -44,7 +44,7 @@ export let newLock: (
   client: Keeper["client"],
 ) => Lock;
 /** Which lock it is. Not part of the API. */
-export let askedFor: (lock: Lock) => Asked;
+export let identityOf: (lock: Lock) => LockIdentity;
 
 /**
  * A name with options; made by `client.lock(name)`. It holds nothing by itself.
@@ -60,7 +60,7 @@ export class Lock implements Acquirable<Lease> {
   /** The name again: a program that changes the bytes of the name above changes no lock. */
   readonly #key: Name;
   readonly #options: NativeLockOptions | undefined;
-  readonly #asked: Asked;
+  readonly #asked: LockIdentity;
   readonly #keeper: Keeper;
 
   private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
@@ -69,13 +69,13 @@ export class Lock implements Acquirable<Lease> {
     this.#core = core;
     this.#key = key;
     this.#options = options;
-    this.#asked = new Asked(core, key, options);
+    this.#asked = new LockIdentity(core, key, options);
     this.#keeper = { name: this.name, client, kept: undefined };
   }
 
   static {
     newLock = (core, key, options, client) => new Lock(core, key, options, client);
-    askedFor = (lock) => lock.#asked;
+    identityOf = (lock) => lock.#asked;
   }
 
   /**
@@ -98,18 +98,18 @@ export class Lock implements Acquirable<Lease> {
   }
 
   /** Not part of the API. */
-  async [acquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease> {
+  async [acquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Lease> {
     return (await this.#traced(this.#core.acquire, options, own, call))!;
   }
 
   /** Not part of the API. */
-  async [tryAcquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease | null> {
+  async [tryAcquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Lease | null> {
     return await this.#traced(this.#core.tryAcquire, options, own, call);
   }
 
   #traced(
     acquire: NativeClient["acquire"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Lease | null> {
@@ -121,7 +121,7 @@ export class Lock implements Acquirable<Lease> {
 
   async #won(
     acquire: NativeClient["acquire"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Lease | null> {

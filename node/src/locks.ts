@@ -8,8 +8,8 @@ import { chained, type Call } from "./chained.js";
 import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
-import { acquireOptions, labelled, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
-import { acquiring, Asked, type Invocation } from "./owner.js";
+import { acquireOptions, labelled, ownCopy, type AcquireOptions, type AcquireRequest, type Name } from "./options.js";
+import { acquiring, LockIdentity, type Invocation } from "./owner.js";
 import { knowSelf, self } from "./self.js";
 import { traced } from "./tracing.js";
 
@@ -22,7 +22,7 @@ export let newLocks: (
 ) => Locks;
 
 /** What was won: the leases together, and of which of the names each is, in the order of the leases. */
-type Won = readonly [core: NativeLeases, places: readonly number[]];
+type WonLeases = readonly [core: NativeLeases, places: readonly number[]];
 
 /**
  * Several names with the same options; made by `client.lockAll(names)`. It holds nothing by itself.
@@ -38,7 +38,7 @@ export class Locks implements Acquirable<Leases> {
   /** The names again: a program that changes the bytes of the names above changes no lock. */
   readonly #keys: readonly Name[];
   readonly #options: NativeLockOptions | undefined;
-  readonly #asked: readonly Asked[];
+  readonly #asked: readonly LockIdentity[];
   readonly #keepers: readonly Keeper[];
 
   private constructor(
@@ -52,7 +52,7 @@ export class Locks implements Acquirable<Leases> {
     this.#core = core;
     this.#keys = keys;
     this.#options = options;
-    this.#asked = keys.map((key) => new Asked(core, key, options));
+    this.#asked = keys.map((key) => new LockIdentity(core, key, options));
     this.#keepers = this.names.map((name) => ({ name, client, kept: undefined }));
   }
 
@@ -74,7 +74,7 @@ export class Locks implements Acquirable<Leases> {
   }
 
   /** Not part of the API. */
-  async [acquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases> {
+  async [acquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Leases> {
     return (await this.#traced(this.#core.acquireAll, options, own, call))!;
   }
 
@@ -87,13 +87,13 @@ export class Locks implements Acquirable<Leases> {
   }
 
   /** Not part of the API. */
-  async [tryAcquireFor](options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases | null> {
+  async [tryAcquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Leases | null> {
     return await this.#traced(this.#core.tryAcquireAll, options, own, call);
   }
 
   #traced(
     acquire: NativeClient["acquireAll"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Leases | null> {
@@ -105,14 +105,14 @@ export class Locks implements Acquirable<Leases> {
 
   async #won(
     acquire: NativeClient["acquireAll"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Leases | null> {
     const owners = own === undefined ? undefined : this.#asked.map((asked) => own.ownerOf(asked));
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#keys, labelled(this.#options, options), owners, options.wait);
-    const outcome = await acquiring<Won | null>(this.#asked, own, options, call, start);
+    const outcome = await acquiring<WonLeases | null>(this.#asked, own, options, call, start);
     if ("failure" in outcome) throw toError(outcome.failure, call.run, outcome.caller);
     const { value, number } = outcome;
     if (value === null) return null;

@@ -36,7 +36,7 @@ export interface Providers {
 }
 
 /** A hold, however many handles are on it. */
-interface Held {
+interface HeldLease {
   readonly name: Name;
   readonly attributes: Attributes;
   readonly span: Span | undefined;
@@ -87,7 +87,7 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
   });
   const calls = new WeakMap<AcquireMessage, Acquire>();
   // By their tokens: each handle of an owner that enters again is another object.
-  const held = new Map<string, Held>();
+  const held = new Map<string, HeldLease>();
 
   const start = (message: AcquireMessage) => {
     const { names, group } = message;
@@ -142,7 +142,7 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
     }
   };
 
-  const over = (token: string, { attributes, begun }: Held, outcome: string) => {
+  const over = (token: string, { attributes, begun }: HeldLease, outcome: string) => {
     held.delete(token);
     locks.add(-1, attributes);
     holds.record(seconds(begun), { ...attributes, "quorlock.outcome": outcome });

@@ -626,19 +626,19 @@ export interface AcquireOptions {
   signal?: AbortSignal | undefined;
 }
 
-export interface Acquiring {
+export interface AcquireRequest {
   wait?: number | undefined;
   label?: string | undefined;
   signal?: AbortSignal | undefined;
 }
 
-export function acquireOptions(given: unknown): Acquiring {
+export function acquireOptions(given: unknown): AcquireRequest {
   const [options] = converted("options", given, OF_ASKING);
-  return options as Acquiring;
+  return options as AcquireRequest;
 }
 
 /** The options of a lock for one call, which may have a label of its own. */
-export function labelled(options: NativeLockOptions | undefined, { label }: Acquiring): NativeLockOptions | undefined {
+export function labelled(options: NativeLockOptions | undefined, { label }: AcquireRequest): NativeLockOptions | undefined {
   return label === undefined ? options : { ...options, label };
 }
 

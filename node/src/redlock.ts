@@ -148,7 +148,7 @@ export function semaphore<T>(name: Name, slots: number, ...rest: unknown[]): Pro
 
 /** Runs the body where the lock is had in time; else it is left out. Not part of the API. */
 export async function attempted<T, R>(
-  { lock, signal, reentrant, otherwise }: Scoped,
+  { lock, signal, reentrant, otherwise }: ScopeRequest,
   body: AnyBody<T>,
   call: Call,
 ): Promise<T | R | undefined> {
@@ -188,7 +188,7 @@ redlock.events = events;
 const what = (name: Name | readonly Name[]) => (Array.isArray(name) ? "several" : "lock");
 
 /** What a call with a body asks for. Not part of the API. */
-export interface Scoped {
+export interface ScopeRequest {
   readonly lock: Acquirable<Lease | Leases>;
   readonly signal: AbortSignal | undefined;
   readonly reentrant: boolean;
@@ -196,7 +196,7 @@ export interface Scoped {
 }
 
 /** The same of options that were looked at. Not part of the API. */
-export function scoped(name: Name | readonly Name[], options: ScopeOptions, body: unknown): Scoped {
+export function scoped(name: Name | readonly Name[], options: ScopeOptions, body: unknown): ScopeRequest {
   checkBody(body, "the last argument is the work to do: give a function");
   const [ofLock, ofClient, { client, signal, reentrant = false, otherwise }] = options;
   if (client !== undefined) {

@@ -4,7 +4,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 
 import type { Body } from "./body.js";
 import { stopWork, whenLost, type Lease } from "./lease.js";
-import { askedFor, type Lock } from "./lock.js";
+import { identityOf, type Lock } from "./lock.js";
 import type { RunOptions } from "./options.js";
 import { Invocation } from "./owner.js";
 import { stay, tell } from "./port.js";
@@ -54,7 +54,7 @@ export class Term {
       // The clock is asked: no listener may have been called for the loss so far.
       if (this.#stopped || !this.lease.isHeld()) return undefined;
       const own = new Invocation(false);
-      own.won(askedFor(this.#lock), this.lease, undefined);
+      own.won(identityOf(this.#lock), this.lease, undefined);
       return { result: await around.run({ term: this, outer: around.getStore() }, () => own.run(body, this.lease)) };
     } catch (error) {
       return { error };

@@ -914,7 +914,7 @@ class basic_lease {
     using raw = typename Calls::lease_handle;
 
 public:
-    /** For this header: the calls of quorlock.h on it. */
+    /* For this header: the calls of quorlock.h on it. */
     using calls = Calls;
 
     explicit basic_lease(raw *made) noexcept : handle_(made) {}
@@ -1014,7 +1014,8 @@ private:
     detail::owned<raw> handle_;
 };
 
-/** A hold on a lock. Destroyed, it is released in the background: a lease that the program does not keep protects nothing. */
+/** A hold on a lock. Destroyed, it is released in the background: a lease that the program does not keep protects nothing.
+ * All that basic_lease has, and more. */
 class [[nodiscard]] lease : public basic_lease<detail::one> {
 public:
     explicit lease(quorlock_lease_t *handle) noexcept : basic_lease(handle) {}
@@ -1050,7 +1051,7 @@ public:
 
 /** Holds on several locks that were acquired together. They are held while each of them is: the loss of one is the loss of
  * all, and the work that needs them has to stop. Those that are not lost stay held until they are released. Destroyed, they are
- * released in the background. */
+ * released in the background. All that basic_lease has, and more. */
 class [[nodiscard]] leases : public basic_lease<detail::several> {
 public:
     explicit leases(quorlock_leases_t *handle) noexcept : basic_lease(handle) {}
@@ -1285,7 +1286,7 @@ private:
     detail::owned<raw> handle_;
 };
 
-/** A name with options; holds nothing. */
+/** A name with options; holds nothing. All that basic_lock has, and more. */
 class lock : public basic_lock<detail::one, lease> {
 public:
     explicit lock(quorlock_lock_t *handle) noexcept : basic_lock(handle) {}
@@ -1361,7 +1362,8 @@ public:
 
 /** Several names with the same options, to be held together; holds nothing. Callers that ask for the same names in any order do not
  * wait for each other in a ring. While it waits it holds those that come before the one it waits for, in an order that is the same in
- * all programs, and the others are free to all callers. What is thrown names the lock that could not be had: error::lock_name(). */
+ * all programs, and the others are free to all callers. What is thrown names the lock that could not be had: error::lock_name().
+ * All that basic_lock has. */
 class locks : public basic_lock<detail::several, leases> {
 public:
     explicit locks(quorlock_locks_t *handle) noexcept : basic_lock(handle) {}

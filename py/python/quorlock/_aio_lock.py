@@ -57,7 +57,7 @@ class Lease(LeaseBase):
 
     async def export(self) -> str:
         await completed(self._core.prepare_export().start)
-        # Where the task goes on: whoever gets no text keeps the lease.
+        # Where the task goes on: a task that gets no text keeps the lease.
         return self._exported()
 
     @guarded_coroutine

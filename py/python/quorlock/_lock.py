@@ -102,11 +102,11 @@ class Lock(LockBase, Scoped):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
     May be used by many threads at once. `with lock as lease:` holds the lock for a scope; if the body ends normally after a
-    loss, `LockLostError` is raised. A scope has an owner: the one named by `owner=`, else whoever enters it: the thread, and in it
+    loss, `LockLostError` is raised. A scope has an owner: the one named by `owner=`, else the caller that enters it: the thread, and in it
     the task of an event loop, the greenlet and the context (`contextvars`). While the scope is open its owner enters it again by
     `with`, which gives another handle on the same lease, and the last one that is left frees the lock. So a function that the
     holder calls re-enters; another task, another greenlet, other work of a thread of a pool is another owner. A generator is one
-    owner with whoever runs it, as with `threading.RLock`. With `reentrant=False` no `with` re-enters, as with `threading.Lock`.
+    owner with the code that runs it, as with `threading.RLock`. With `reentrant=False` no `with` re-enters, as with `threading.Lock`.
 
     What is acquired by hand, by `acquire` or `try_acquire`, has no owner unless `owner=` names one: a second call waits as a
     stranger's does, also in the same thread. Its lease is bound to no thread and may be handed on. It lives until it is released,
@@ -114,7 +114,7 @@ class Lock(LockBase, Scoped):
 
     Where a call would have to wait for a scope around it, or for another task or context of its own thread, which cannot go on
     meanwhile, `WouldDeadlockError` is raised at once: use `async with` there, or one `owner=` for both. In gevent and eventlet a
-    wait lets other greenlets run. What this thread has acquired by hand somebody else may release, so that is waited for, with a
+    wait lets other greenlets run. What this thread has acquired by hand another caller may release, so that is waited for, with a
     warning in the log.
     """
 

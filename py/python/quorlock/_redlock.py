@@ -1,6 +1,6 @@
 """`redlock(...)`: a lock in one line."""
 
-# Annotations are read by nobody who only runs this.
+# A program that only runs this reads no annotations.
 from __future__ import annotations
 
 import contextlib
@@ -350,7 +350,7 @@ class _Redlock(_ForBoth):
                             raise goes_on(function, result)
                         return result
                 except Exception:
-                    # Arguments may be a part of a request, and nobody is to see them in this frame.
+                    # Arguments may be a part of a request, and are not to be seen in this frame.
                     del arguments, keywords
                     raise
 
@@ -367,7 +367,7 @@ class _Redlock(_ForBoth):
                         raise goes_on(function, result)
                     return result
             except Exception:
-                # Arguments may be a part of a request, and nobody is to see them in this frame.
+                # Arguments may be a part of a request, and are not to be seen in this frame.
                 del arguments, keywords
                 raise
 
@@ -396,7 +396,7 @@ class _Redlock(_ForBoth):
                     with of_thread(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                         yield made
                 except Exception:
-                    # Arguments may be a part of a request, and nobody is to see them in this frame.
+                    # Arguments may be a part of a request, and are not to be seen in this frame.
                     del arguments, keywords
                     raise
 
@@ -409,7 +409,7 @@ class _Redlock(_ForBoth):
                 async with of_task(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                     yield made
             except Exception:
-                # Arguments may be a part of a request, and nobody is to see them in this frame.
+                # Arguments may be a part of a request, and are not to be seen in this frame.
                 del arguments, keywords
                 raise
 
@@ -453,7 +453,7 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
       `cert_key`. Times are in seconds, or a `timedelta`.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
-    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
+    functions the task, else all that the holder calls, see `Lock`. Entering raises what `Lock.acquire` raises. If the
     body ends normally after the lock was lost, `LockLostError` is raised; `async with` also cancels its task at the loss.
     The body's own exception always wins.
     """
@@ -616,7 +616,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
         @once("nightly-report", every=86_400)
         def report(): ...
 
-    A call runs the function where nobody else runs it, or has begun it within `keep`; elsewhere it is left out and gives
+    A call runs the function where no other host runs it, or has begun it within `keep`; elsewhere it is left out and gives
     `None`. The lock is held while the job runs, so a run that takes longer than `every` is not joined by another. For
     coroutine functions too.
 
@@ -724,7 +724,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
         return self._sole(super()._name_for(arguments, keywords))
 
     def _sole(self, name: _Octets) -> bytes:
-        """A run is told from others by one name."""
+        """A run has one name, by which it is known."""
         if isinstance(name, tuple):
             raise TypeError("once takes one name, that of the job: hold several locks within the job, by redlock")
         return name
@@ -746,7 +746,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
 def _one_or_several(what: str, name: Name | Iterable[Name]) -> Name | tuple[Name, ...]:
     """A name, or several, as they were given."""
-    # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
+    # A mapping has names that the program did not choose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
     if isinstance(name, (str, bytes, Mapping)) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return cast("Name", name)
     return tuple(listed(what, name, "names"))

@@ -148,7 +148,7 @@ class Scopes:
             try:
                 await left.scopes.pop(0).leave(error)
             except QuorlockError as ended:
-                # Where the first is the one that is left here, the others were left before, and told of their losses there.
+                # Where the first is the one that is left here, the others were left before, and have raised their losses there.
                 failed = failed or (None if more and at else ended)
         try:
             if failed is not None:

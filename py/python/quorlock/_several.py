@@ -21,7 +21,7 @@ class Leases(LeasesBase[Lease], _native.Ends):
     """Holds on several locks that were acquired together: what `Locks.acquire` returns.
 
     They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
-    are not lost stay held until they are released, so that nobody else comes in while it stops. Iterating gives each
+    are not lost stay held until they are released, so that no other client comes in while it stops. Iterating gives each
     `Lease`, and `leases[name]` the one of that lock. As a context manager it releases them at the end; if the body ends
     normally after a loss, `LockLostError` is raised.
     """

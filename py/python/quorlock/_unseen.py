@@ -43,7 +43,7 @@ def _arguments(function: Callable[..., Any]) -> list[str]:
 
 
 def _unknown(error: TypeError, function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
-    """What is told of an argument that a function does not have, if that is the error: Python shows any text that was unpacked as a
+    """What an error says of an argument that a function does not have, if that is the error: Python shows any text that was unpacked as a
     name, and may have got none of the names that are near it."""
     caller, found, named = str(error).partition("() got an unexpected keyword argument '")
     if not found:

@@ -78,16 +78,16 @@ export class Election {
   /**
    * Campaigns, and does `work` while it leads; again and again, until that is done. It keeps the process alive.
    *
-   * `work` is begun only while its term is held, and told by `term.signal` when it is to end. JavaScript cannot take it away
+   * `work` is begun only while its term is held, and stopped by `term.signal` when it is to end. JavaScript cannot take it away
    * from where it is: before a step that must not be done by two, ask `term.isHeld()`, and give `term.fence` to what it writes
    * to. That keeps a process that was stopped for a while from going on with the work of a leader.
    *
    * - At the loss of its term `onLost` is called and the signal of the term aborts. When the work has settled, however long
    *   that takes and however it ends, this campaigns again: the work of this candidate is never done twice at once.
    * - When the work has settled `onStopped` is called, and the term is given up.
-   * - Where it resolved while the term was held, and was not told to end, this resolves to the same; with `again` it campaigns
+   * - Where it resolved while the term was held, and was not asked to end, this resolves to the same; with `again` it campaigns
    *   again, 100 ms after it called `work` at the earliest.
-   * - Where it rejected so, this emits `log` with the error, or warns by `process.emitWarning` if nobody listens to that,
+   * - Where it rejected so, this emits `log` with the error, or warns by `process.emitWarning` if nothing listens to that,
    *   pauses and campaigns again: at first for 0.5 to 1 s, so that another candidate may do better, and for twice as long each
    *   time up to 30 s. A term of more than 30 s makes the next pause short again.
    *
@@ -157,7 +157,7 @@ export class Election {
     process.emitWarning(line.message, { type: "QuorlockWarning", detail });
   }
 
-  /** What the work throws because it was told to end is no news. */
+  /** What the work throws because it was asked to end is no news. */
   #tellLate(error: unknown, { signal }: Lease): void {
     if (error === signal.reason || (error instanceof Error && error.name === "AbortError")) return;
     const template = "the work of the leader of '{lock}' failed, whose term is over: {reason}";
@@ -190,7 +190,7 @@ export class Election {
   }
 
   /**
-   * Who leads, as a quorum of the nodes has it; `null` where it agrees on nobody. One request to each node. It tells how it
+   * Who leads, as a quorum of the nodes has it; `null` where it agrees on no leader. One request to each node. It tells how it
    * was: it may have lost the term since. Rejects with `QuorumUnavailableError` if too few nodes answered to know.
    */
   async leader(): Promise<Holder | null> {

@@ -70,7 +70,7 @@ const NOT_OWNER = 6;
 const live = new Map<number, WeakRef<Lease>>();
 /** Releases a lease that was collected, and tells that the program has forgotten it. */
 const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ number, name }) => {
-  // Without it its loss has been told.
+  // Without it its loss has been reported.
   const isNews = live.delete(number);
   const loss = lossOf(number);
   if (isNews && (loss !== null || port.isHeld(number) === true)) {
@@ -164,12 +164,12 @@ export class Lease implements Held {
     told.lost = (number, putOff) => {
       const lease = live.get(number)?.deref();
       if (lease !== undefined) lease.#tell();
-      // Won and lost at once: whoever acquires is told of the first in this turn, and there is a lease then.
+      // Won and lost at once: the call that acquires learns of the first in this turn, and there is a lease then.
       else if (!putOff) port.putOff(number);
     };
   }
 
-  /** The token: 40 hex digits that name this hold. Keep it secret: whoever knows it can release the lock. */
+  /** The token: 40 hex digits that name this hold. Keep it secret: a program that knows it can release the lock. */
   get token(): string {
     const it = self(this);
     return it.#over?.token ?? checked(port.token(it.#number));
@@ -279,15 +279,15 @@ export class Lease implements Held {
    * Ends the lease here without releasing the lock, and resolves to a text with which one other client of the same nodes
    * goes on: `client.adopt(text)`, in another process, in another language, on another host.
    *
-   * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or
-   * for as long as it was extended beyond that, else the lock is free. Until then nobody could know of a loss, so leave
-   * alone what the lock protects. **The text is a secret**: whoever has it can take the lock.
+   * The lease is lengthened to its full ttl first. Then it is over here, and is not renewed: adopt it within the ttl, or
+   * for as long as it was extended beyond that, else the lock is free. Until then a loss could not be noticed, so leave
+   * alone what the lock protects. **The text is a secret**: a program that has it can take the lock.
    *
    * Rejects with `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few
    * nodes answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was
    * entered more than once (release the inner handles first), that it is shared, or that its lock is kept.
    *
-   * Await it: a promise cannot be given up, so one that is raced against a timer may end the lease later, with nobody who
+   * Await it: a promise cannot be given up, so an export that is raced against a timer may end the lease later, with no client that
    * has its text.
    */
   async export(): Promise<string> {
@@ -326,7 +326,7 @@ export class Lease implements Held {
    * Releases this handle; the last handle of a lease frees the lock. Resolves to whether the lock was still held; a
    * second call does nothing and resolves to false. Of a lock with `keep` true means that a quorum of nodes keeps it taken. False
    * with a warning in the log: too few do, or nodes refuse the release for a missing permission. Never rejects for a loss. The
-   * lease ends before the nodes are told.
+   * lease ends before the nodes are asked.
    */
   async release(): Promise<boolean> {
     return await self(this).#release();

@@ -25,7 +25,7 @@ export let newLeases: (core: NativeLeases, parts: readonly Lease[]) => Leases;
  * Holds on several locks that were acquired together: what `locks.acquire()` resolves to.
  *
  * They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
- * are not lost stay held until they are released, so that nobody else comes in while it stops. Iterating gives each `Lease`,
+ * are not lost stay held until they are released, so that no other client comes in while it stops. Iterating gives each `Lease`,
  * in the order in which the locks are taken.
  */
 export class Leases implements Iterable<Lease>, Held {
@@ -144,7 +144,7 @@ export class Leases implements Iterable<Lease>, Held {
 
   /**
    * Releases all of them at the same time. Resolves to whether each was still held; a second call does nothing and resolves
-   * to false. Never rejects for a loss. The leases end before the nodes are told.
+   * to false. Never rejects for a loss. The leases end before the nodes are asked.
    */
   async release(): Promise<boolean> {
     return await self(this).#release();

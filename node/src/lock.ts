@@ -145,7 +145,7 @@ export class Lock implements Acquirable<Lease> {
   }
 
   /**
-   * Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Rejects with
+   * Whether any client holds the lock, or keeps it, or is about to: by one request to each node. Rejects with
    * `QuorumUnavailableError` if too few nodes answered.
    */
   async isLocked(): Promise<boolean> {
@@ -157,7 +157,7 @@ export class Lock implements Acquirable<Lease> {
     return valueOf(await begin<boolean>(this.isLocked, start), this.isLocked);
   }
 
-  /** Who holds the lock, or keeps it; `null` where a quorum agrees on nobody. Rejects as `isLocked`. */
+  /** Who holds the lock, or keeps it; `null` where a quorum agrees on no holder. Rejects as `isLocked`. */
   async holder(): Promise<Holder | null> {
     return await self(this).#holder();
   }
@@ -182,7 +182,7 @@ export class Lock implements Acquirable<Lease> {
 
   /**
    * Waits until the lock is free, or a slot of a semaphore is, and takes nothing. Resolves to whether it was so before so many
-   * milliseconds were over; without `wait`, or with `null`, it waits without end. Another may have it a moment later: whoever wants it acquires
+   * milliseconds were over; without `wait`, or with `null`, it waits without end. Another may have it a moment later: to have it, acquire
    * it. It is looked at again and again, every 50 to 500 ms. Rejects as `isLocked`.
    */
   async waitUntilFree(options?: WaitOptions): Promise<boolean> {
@@ -197,7 +197,7 @@ export class Lock implements Acquirable<Lease> {
   }
 
   /**
-   * Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. Of a semaphore all slots, without a fence, or
+   * Takes the lock away from its holder, or from what keeps it: see `Client.forceRelease`. Of a semaphore all slots, without a fence, or
    * the one of that number.
    */
   async forceRelease(options?: ForceOptions): Promise<Forced> {

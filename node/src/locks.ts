@@ -62,7 +62,7 @@ export class Locks implements Acquirable<Leases> {
 
   /**
    * Acquires all of the locks, waiting as long as their `wait` says, or for this call `options.wait`, for all of them
-   * together. While it waits it holds those that come before the one it waits for, and the others can be had by anybody.
+   * together. While it waits it holds those that come before the one it waits for, and the others are free to all callers.
    *
    * Rejects as `Lock.acquire`, for the first lock that could not be had; then none is held.
    */

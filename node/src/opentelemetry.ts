@@ -96,7 +96,7 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
     const span = tracer.startSpan(group === "" ? "acquire" : `acquire ${group}`, {
       attributes: { "quorlock.lock.name": name, ...attributes },
     });
-    // Where a loss is told: what runs now, and goes on under the lock.
+    // Where a loss is reported: what runs now, and goes on under the lock.
     calls.set(message, { span, holder: trace.getActiveSpan(), attributes, begun: performance.now() });
   };
 
@@ -136,7 +136,7 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
       error !== undefined ? failed(call.span, error) : result == null ? "contended" : won(call, result);
     call.span.setAttribute("quorlock.outcome", outcome);
     call.span.end();
-    // Entering once more asked nobody.
+    // Entering once more asked no node.
     if (outcome !== "reentered") {
       acquires.record(seconds(call.begun), { ...call.attributes, "quorlock.outcome": outcome });
     }

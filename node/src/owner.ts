@@ -65,7 +65,7 @@ export class LockIdentity {
 
   /**
    * Equal for two that are one lock of a client, whether they share it or want it alone. The one place that says so, for re-entry and for
-   * what is told of it.
+   * what is said of it.
    */
   get #key(): string {
     if (this.#known === undefined) {

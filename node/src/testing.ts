@@ -43,7 +43,7 @@ export function lose(name: Name, reason: LossReason = "expired"): number {
 }
 
 /**
- * Holds a lock as somebody else while a function runs. `options`: as of `lock`, and `nodes`: those of the code that is tested, if
+ * Holds a lock as another client while a function runs. `options`: as of `lock`, and `nodes`: those of the code that is tested, if
  * it names any.
  */
 export async function held<T>(

@@ -1,4 +1,4 @@
-/** What the channel of acquisitions is told. */
+/** The messages of the channel of acquisitions. */
 
 import type { Channel } from "node:diagnostics_channel";
 

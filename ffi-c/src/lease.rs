@@ -51,9 +51,10 @@ pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c
 /// A hold on a lock. Valid until released or lost; renewed in the background,
 /// unless its lock says otherwise. May be used by all threads at once.
 pub struct quorlock_lease_t {
+    /// Dropped first: the callbacks are over before the release begins.
+    on_loss: LossCallbacks,
     /// Shared with the calls under way, which may outlive the handle.
     pub(crate) lease: Arc<Lease>,
-    on_loss: LossCallbacks,
 }
 
 impl quorlock_lease_t {

@@ -40,9 +40,10 @@ impl Shareable for quorlock_locks_t {
 /// are not lost stay held until they are released, so that no other client comes in while it
 /// stops. May be used by all threads at once.
 pub struct quorlock_leases_t {
+    /// Dropped first: the callbacks are over before the release begins.
+    on_loss: LossCallbacks,
     /// Shared with the calls under way, which may outlive the handle.
     pub(crate) leases: Arc<Leases>,
-    on_loss: LossCallbacks,
 }
 
 impl quorlock_leases_t {

@@ -112,7 +112,7 @@ def imports(core=CORE):
 
 
 def python_imports(package):
-    """Of each module of a package of Python, those that it names: also within a function, and for types alone."""
+    """Of each module of a package of Python, those that it imports: also within a function, and for types alone."""
     files = {path.relative_to(package).with_suffix("").parts: path for path in sorted(package.rglob("*.py"))}
     files = {words[:-1] if words[-1] == "__init__" else words: path for words, path in files.items()}
 
@@ -145,7 +145,7 @@ def python_imports(package):
 
 
 def typescript_imports(folder):
-    """Of each module of TypeScript, those that it names, also for types alone: one who reads has to look there for them as well."""
+    """Of each module of TypeScript, those that it imports, also for types alone: a reader has to look there for them as well."""
     arrows = {}
     for path in sorted(folder.rglob("*.ts")):
         text = re.sub(r"/\*.*?\*/|^\s*//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
@@ -156,7 +156,7 @@ def typescript_imports(folder):
     return arrows
 
 
-# What stands for itself, each with what reads its imports.
+# The trees whose modules may not import each other in a circle, each with the reader of its imports.
 TREES = {
     "core/src": imports,
     "ffi-c/src": imports,

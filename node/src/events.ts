@@ -5,6 +5,7 @@ import { EventEmitter } from "node:events";
 import type { Loss } from "./lease.js";
 import type { LogLine } from "./log.js";
 
+/** The events of a client, each with what its listeners get. */
 export interface ClientEvents {
   /** A lease was lost. Once for each handle that had not been released. */
   lost: [loss: Loss];

@@ -195,7 +195,9 @@ def node_entry(name, files):
             # Not one of its type parameters.
             while (head := text[found.start(2):begin].replace("=>", "")).count("<") != head.count(">"):
                 begin = text.index("{", begin + 1)
-            page += f"```ts\n{text[found.start(2):begin].strip()}\n```\n\n" + told(comment)
+            # Two interfaces are for the package alone.
+            shown = re.sub(r"(, | implements )(Held|Acquirable<\w+>)", "", text[found.start(2):begin].strip())
+            page += f"```ts\n{shown}\n```\n\n" + told(comment)
             for comment, member, declared in members(text[begin + 1:end_of(text, begin, "}") - 1]):
                 if word == "interface":
                     declared = " ".join(re.sub(COMMENT, "", declared, flags=re.DOTALL).split())

@@ -246,18 +246,18 @@
 #define QUORLOCK_VERDICT_HELD 1
 
 /**
- * A quorum keeps it taken for one that has released it: see
+ * A quorum keeps it taken for a lease that was released: see
  * quorlock_lock_options_set_keep().
  */
 #define QUORLOCK_VERDICT_KEPT 2
 
 /**
- * A quorum has no vote for anybody.
+ * A quorum has no vote for any holder.
  */
 #define QUORLOCK_VERDICT_FREE 3
 
 /**
- * A quorum has answered and does not agree: somebody is about to win it, or to give
+ * A quorum has answered and does not agree: a client is about to win it, or to give
  * it up, or has lost nodes.
  */
 #define QUORLOCK_VERDICT_SPLIT 4
@@ -320,8 +320,8 @@ typedef struct quorlock_client_options_t quorlock_client_options_t;
 typedef struct quorlock_client_t quorlock_client_t;
 
 /**
- * One candidate of an election. Whoever holds the lock of its name leads, for a term; the
- * fence of a term grows from term to term. A term has no owner: it is not entered again,
+ * One candidate of an election. The candidate that holds the lock of its name leads, for a
+ * term; the fence of a term grows from term to term. A term has no owner: it is not entered again,
  * and does not end with a thread. May be used by all threads at once, for one term at a
  * time.
  */
@@ -337,7 +337,7 @@ typedef struct quorlock_error_t quorlock_error_t;
 
 /**
  * What the nodes have of a lock, and what follows from that. It tells how it was:
- * whoever wants to act on a lock has to acquire it. Free it with
+ * a program that wants to act on a lock has to acquire it. Free it with
  * quorlock_inspection_free(). Its texts are UTF-8, end with NUL, and live as long
  * as it does.
  */
@@ -358,7 +358,7 @@ typedef struct quorlock_lease_t quorlock_lease_t;
 /**
  * Holds on several locks that were acquired together. They are held while each of them
  * is. The loss of one is the loss of all: the work that needs them has to stop. Those that
- * are not lost stay held until they are released, so that nobody else comes in while it
+ * are not lost stay held until they are released, so that no other client comes in while it
  * stops. May be used by all threads at once.
  */
 typedef struct quorlock_leases_t quorlock_leases_t;
@@ -529,7 +529,7 @@ typedef struct quorlock_holder_t {
    */
   const char *label;
   /**
-   * How many nodes have its vote; 0: nobody holds it.
+   * How many nodes have its vote; 0: it has no holder.
    */
   uint64_t votes;
   /**
@@ -563,11 +563,11 @@ typedef struct quorlock_node_view_t {
   /**
    * What stands there, as a word: "held", "shared" (by readers), "kept", "free",
    * "reserved" (free, and kept for a waiter that was called), "foreign" (of another
-   * library, or nobody), "unknown".
+   * library, or of none), "unknown".
    */
   const char *state;
   /**
-   * The label of who has the vote. NULL for none.
+   * The label of the holder that has the vote. NULL for none.
    */
   const char *label;
   /**
@@ -579,7 +579,7 @@ typedef struct quorlock_node_view_t {
    */
   int64_t left_ms;
   /**
-   * The last fence that the node has counted, for whoever asked last; 0 for none.
+   * The last fence that the node has counted, for the client that asked last; 0 for none.
    */
   uint64_t fence;
   /**
@@ -641,7 +641,7 @@ typedef struct quorlock_set_report_t {
 } quorlock_set_report_t;
 
 /**
- * The state of one node. What is not known of one that cannot be used is NULL, or
+ * The state of one node. What is not known of a node that cannot be used is NULL, or
  * -1 where no other meaning is named.
  */
 typedef struct quorlock_node_report_t {
@@ -756,7 +756,7 @@ typedef struct quorlock_finding_t {
 
 /**
  * Called with each line of the log, on a thread of Quorlock's own for such
- * calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
+ * calls. A callback that blocks holds up other lines, and no loss; beyond 1024 lines that
  * wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
  * holds no passwords and no tokens. While it runs, quorlock_log_event(), quorlock_log_template() and
  * quorlock_log_field() tell what the line consists of. It must not throw.
@@ -834,9 +834,9 @@ const char *quorlock_error_node_message(const struct quorlock_error_t *error, si
 const char *quorlock_error_lock_name(const struct quorlock_error_t *error, size_t *len);
 
 /**
- * The label of who held the lock, where a node has told it; NULL else. A wait that ends
+ * The label of the lock's holder, where a node has given it; NULL else. A wait that ends
  * (#QUORLOCK_TIMEOUT) nearly always has it; a try (#QUORLOCK_CONTENDED) is mostly refused by
- * a command that does not tell: ask quorlock_lock_inspect().
+ * a command that does not give it: ask quorlock_lock_inspect().
  */
 const char *quorlock_error_holder(const struct quorlock_error_t *error);
 
@@ -1095,8 +1095,8 @@ int32_t quorlock_client_init_set_forced(const struct quorlock_client_t *client,
 /**
  * Goes on with a lease that another client has exported, see quorlock_lease_export(), as
  * long as that has not ended: with what was left of its max_hold, the same ttl, or that if it
- * is less, and a larger fence. Of two that adopt one lease one wins at most. Nobody acquires it
- * once more by its lock. Nodes that do not answer are waited for as long as the client's wait,
+ * is less, and a larger fence. Of two that adopt one lease one wins at most. Its lock does not acquire it
+ * once more. Nodes that do not answer are waited for as long as the client's wait,
  * at most for the ttl. The lease is to be freed with quorlock_lease_free().
  *
  * Fails with #QUORLOCK_LOCK_LOST if the lease has ended or another has adopted it;
@@ -1478,10 +1478,10 @@ int32_t quorlock_lease_downgrade(const struct quorlock_lease_t *lease,
  * client of the same nodes goes on: by quorlock_client_adopt() or its like, in another
  * process, in another language, on another host. Free the text with quorlock_text_free().
  *
- * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
+ * The lease is lengthened to its full ttl first. Then it is over here, and is not renewed:
  * adopt it within the ttl, or for as long as it was extended beyond that, else the lock is
- * free. Until then nobody could know of a loss, so leave alone what the lock protects. The text
- * is a secret: whoever has it can take the lock.
+ * free. Until then a loss could not be noticed, so leave alone what the lock protects. The text
+ * is a secret: a program that has it can take the lock.
  *
  * Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
  * #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here
@@ -1529,7 +1529,7 @@ int32_t quorlock_lease_set_lost_callback_on(const struct quorlock_lease_t *lease
 /**
  * Has `callback` called at the loss as well, beside that of
  * quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
- * std::stop_token does, while the other is left to who uses the lease. Always on a thread
+ * std::stop_token does, while the other is left to the code that uses the lease. Always on a thread
  * of the library's for callbacks; neither waits for the other. In all else as that.
  */
 int32_t quorlock_lease_set_stop_callback(const struct quorlock_lease_t *lease,
@@ -1560,14 +1560,14 @@ int32_t quorlock_queue_fd(const struct quorlock_queue_t *queue);
 size_t quorlock_queue_dispatch(const struct quorlock_queue_t *queue);
 
 /**
- * Frees a queue. NULL is allowed. Each call that was started with it and has not been
- * told of is now: its callback is called on this thread, before this returns, with
+ * Frees a queue. NULL is allowed. Each call that was started with it and whose callback has
+ * not been called is given up: the callback is called on this thread, before this returns, with
  * #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
- * goes on. Losses that were to come by it are told no more. Locks, leases and clients may
+ * goes on. Losses that were to come by it come no more. Locks, leases and clients may
  * be freed before or after.
  *
- * When it returns, no callback of the queue runs, and none will: it waits for one that another
- * thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
+ * When it returns, no callback of the queue runs, and none will: it waits for a callback that
+ * another thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
  * it waits for none, and that one is the last on its thread.
  */
 void quorlock_queue_free(struct quorlock_queue_t *queue);
@@ -1578,7 +1578,7 @@ void quorlock_queue_free(struct quorlock_queue_t *queue);
  *
  * When #QUORLOCK_OK was returned, `callback` is called exactly once: by
  * quorlock_queue_dispatch() or quorlock_queue_free() of `queue`; with NULL for `queue` on
- * a thread that losses are told on, where it may block as a quorlock_lost_callback_t may,
+ * a thread for loss callbacks, where it may block as a quorlock_lost_callback_t may,
  * and run at the same time as other callbacks. On another code it is never called. Its error is of one of
  * the kinds of quorlock_lock(); closing the client ends it with #QUORLOCK_CLOSED, a token
  * that is used before the lock was won with #QUORLOCK_CANCELLED. A lease that was lost
@@ -1649,7 +1649,7 @@ int32_t quorlock_unlock_all_start(const struct quorlock_leases_t *leases,
 /**
  * Makes several locks, for quorlock_lock_all(): `count` names, each as of
  * quorlock_lock_new(), with `lens[i]` bytes at `names[i]`. In any order: they are taken in
- * one that is the same in all programs. 1 to 16 that differ; one that is given twice is
+ * an order that is the same in all programs. 1 to 16 that differ; a name that is given twice is
  * held once. `options` may be NULL for the client's, and freed afterwards.
  *
  * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
@@ -1672,11 +1672,11 @@ void quorlock_locks_free(struct quorlock_locks_t *locks);
  * Acquires all of the locks, or none, waiting at most `wait_ms` for all of them together;
  * `wait_ms` and `cancel` as of quorlock_lock(). Calls that ask for the same names in any
  * order, in whatever language, do not wait for each other in a ring. While it waits it
- * holds those that come before the one it waits for, and the others can be had by anybody.
+ * holds those that come before the one it waits for, and the others are free to all callers.
  *
- * A lock that the owner holds already is entered again. One who holds a lock of another
- * call, and waits here, can be in a ring with who does the same the other way round: that
- * ends with the wait, and a warning in the log names both.
+ * A lock that the owner holds already is entered again. A caller that holds a lock of another
+ * call, and waits here, can be in a ring with a caller that does the same the other way round:
+ * the ring ends with the wait, and a warning in the log names both.
  *
  * Fails as quorlock_lock(), of the first lock that could not be had, which the error
  * names: see quorlock_error_lock_name(). Nothing is held then, and no key stays behind.
@@ -1823,7 +1823,7 @@ int32_t quorlock_lock_inspect(const struct quorlock_lock_t *lock,
                               struct quorlock_error_t **error);
 
 /**
- * Whether somebody holds the lock, or keeps it, or is about to; not whether this
+ * Whether any client holds the lock, or keeps it, or is about to; not whether this
  * process does.
  *
  * Fails as quorlock_lock_inspect(), and with #QUORLOCK_QUORUM_UNAVAILABLE where too
@@ -1835,11 +1835,11 @@ int32_t quorlock_lock_is_locked(const struct quorlock_lock_t *lock,
                                 struct quorlock_error_t **error);
 
 /**
- * Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its
- * vote on all nodes, whatever client or library put it there, and calls who waits next.
+ * Takes the lock away from its holder, or from what keeps it, for an operator: deletes the
+ * vote on all nodes, whatever client or library put it there, and calls the next waiter.
  * Two requests to each node, each at most the node timeout; where so many nodes do not
  * answer, or had no vote, that a request of the holder's which is under way might restore
- * a quorum, a third after twice that. That nobody holds it is no error. `freed`, if not
+ * a quorum, a third after twice that. A lock without a holder is no error. `freed`, if not
  * NULL, receives how many votes were taken away, 0 where nothing was there any more;
  * `found`, if not NULL, how the lock stood before, to be freed with
  * quorlock_inspection_free().
@@ -1852,7 +1852,7 @@ int32_t quorlock_lock_is_locked(const struct quorlock_lock_t *lock,
  *
  * `fence` is #QUORLOCK_ANY_FENCE for any holder, else that of the lease that is to go, or
  * what quorlock_inspection_holder() tells: then only from the hold that has it, so that
- * whoever has got the lock since is never hit. 0, which a lease without fences has, is
+ * a holder that has got the lock since is never hit. 0, which a lease without fences has, is
  * refused. Of a semaphore all slots are taken away, and `fence` has to be
  * #QUORLOCK_ANY_FENCE.
  *
@@ -1869,7 +1869,7 @@ int32_t quorlock_lock_force_release(const struct quorlock_lock_t *lock,
                                     struct quorlock_error_t **error);
 
 /**
- * Takes one slot of a semaphore, counted from 0, away from whoever holds it, as
+ * Takes one slot of a semaphore, counted from 0, away from its holder, as
  * quorlock_lock_force_release() does a lock.
  *
  * Fails as that, and with #QUORLOCK_INVALID_ARGUMENT where it is no semaphore, or has no
@@ -1886,7 +1886,7 @@ int32_t quorlock_lock_force_release_slot(const struct quorlock_lock_t *lock,
 /**
  * Waits until the lock is free, or a slot of a semaphore is, and takes nothing: `free`
  * receives whether it was so before so many milliseconds were over, or #QUORLOCK_FOREVER.
- * Another may have it a moment later: whoever wants it acquires it. It is looked at again
+ * Another may have it a moment later: to have it, acquire it. It is looked at again
  * and again, every 50 to 500 ms.
  *
  * Fails as quorlock_lock_is_locked().
@@ -1918,7 +1918,7 @@ int32_t quorlock_inspection_holder(const struct quorlock_inspection_t *inspectio
                                    struct quorlock_error_t **error);
 
 /**
- * The largest fence that a node has counted, by who holds the lock, or by who asked in
+ * The largest fence that a node has counted, for the holder, or for a client that asked in
  * vain since: the holder's own is its `fence`. 0 for none.
  */
 uint64_t quorlock_inspection_fence(const struct quorlock_inspection_t *inspection);
@@ -1997,7 +1997,7 @@ int32_t quorlock_election_new(const struct quorlock_client_t *client,
 void quorlock_election_free(struct quorlock_election_t *election);
 
 /**
- * Waits until the candidate leads, and gives its term, for those who loop by themselves: a
+ * Waits until the candidate leads, and gives its term, for programs that loop by themselves: a
  * lease like any other. quorlock_unlock() of it resigns; stop when it is lost. `wait_ms` and
  * `cancel` as of quorlock_lock(); #QUORLOCK_DEFAULT waits without end, unless the options
  * say otherwise. A candidate that leads already and campaigns once more waits for its own
@@ -2018,12 +2018,12 @@ int32_t quorlock_election_campaign(const struct quorlock_election_t *election,
  * 100 ms after it called `work` at the earliest.
  *
  * `work` runs on the calling thread, where nothing can stop it when the term is lost: it
- * has to look, or to be told. It is not begun again before it has returned.
+ * has to look, or `lost` has to stop it. It is not begun again before it has returned.
  *
  * - `lost`, if not NULL, is called once when the term is over before `work` has returned,
  *   with what quorlock_lease_state() says: the reason of its loss, or
  *   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on a thread
- *   that losses are told on, or on the one that resigns, so that it can tell `work` to stop
+ *   for loss callbacks, or on the thread that resigns, so that it can have `work` stop
  *   now; but for a loss that is seen only when `work` has returned, on the calling thread.
  * - `stopped`, if not NULL, is called when `work` has returned, and after `lost`. Then the
  *   term is given up.
@@ -2059,8 +2059,8 @@ bool quorlock_election_is_leader(const struct quorlock_election_t *election);
 /**
  * Gives up the term that the candidate has, so that the next one is called; it may campaign
  * again. `was_held` may be NULL and tells whether it still led; false where it has no term.
- * The term ends at once, also where quorlock_election_run() has it: its `work` is told by
- * its `lost` callback, and the run campaigns again when it has returned. Returns as
+ * The term ends at once, also where quorlock_election_run() has it: its `lost`
+ * callback is called, and the run campaigns again when it has returned. Returns as
  * quorlock_unlock().
  */
 int32_t quorlock_election_resign(const struct quorlock_election_t *election,
@@ -2081,12 +2081,12 @@ int32_t quorlock_election_leader(const struct quorlock_election_t *election,
                                  struct quorlock_error_t **error);
 
 /**
- * Whether the nodes said who leads, or that nobody does: false where too few answered.
+ * Whether the nodes said who leads, or that no candidate does: false where too few answered.
  */
 bool quorlock_leadership_is_known(const struct quorlock_leadership_t *leadership);
 
 /**
- * Who leads; with 0 votes where nobody does, or it is not known. `size` is
+ * Who leads; with 0 votes where no candidate does, or it is not known. `size` is
  * sizeof(quorlock_holder_t), as of quorlock_inspection_holder(). The label lives as long as
  * the leadership.
  */
@@ -2258,7 +2258,7 @@ void quorlock_set_log_callback(void *userdata, quorlock_log_callback_t callback)
 /**
  * Closes every client of the process, ends Quorlock's threads and waits for
  * their end. Callbacks of losses come before it returns. For a program that
- * wants to end without anything left running; one that just exits has its
+ * wants to end without anything left running; a program that just exits has its
  * leases released too. No other call may be under way. Handles are to be freed
  * all the same, before or after; a client made later starts the threads again,
  * and finds memory:// nodes empty.

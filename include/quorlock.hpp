@@ -14,7 +14,7 @@
  * quorlock::multi_mutex; one of several processes leads by a quorlock::election.
  *
  * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
- * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called
+ * not copied; an object that was moved from may be destroyed or assigned to. Const member functions may be called
  * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on threads of the
  * library's own, also at the same time, and must not throw; those of a quorlock::event_queue, by which an event loop waits for many locks
  * without a thread for each, run where that is dispatched, and may. The work of a leader runs on the thread that calls,
@@ -180,7 +180,7 @@ public:
         : told_(std::make_shared<const told>(told{kind, led(kind, std::move(message)), led(kind, std::move(text)),
                                                   std::move(nodes), std::move(lock_name), std::move(holder)})) {}
 
-    /* No moves: an error that was moved from tells what it did before, as one that was copied. */
+    /* No moves: an error that was moved from says what it did before, as an error that was copied. */
     error(const error &) noexcept = default;
     error &operator=(const error &) noexcept = default;
     ~error() override = default;
@@ -215,7 +215,7 @@ public:
     /** The name of the lock that it is about; empty where it is about none. */
     const std::string &lock_name() const noexcept { return told_->lock_name; }
 
-    /** The label of who held the lock, where a node has told it; empty else. A wait that ends (lock_timeout) nearly always
+    /** The label of the lock's holder, where a node has given it; empty else. A wait that ends (lock_timeout) nearly always
      * has it; a try (lock_contended) is mostly refused by a command that does not tell: ask lock::holder(). */
     const std::string &holder() const noexcept { return told_->holder; }
 
@@ -727,7 +727,7 @@ std::optional<T> unless_busy(Call &&call) {
     return std::nullopt;
 }
 
-/** What callbacks have thrown, until the one who dispatches them can throw it. No exception crosses C. */
+/** What callbacks have thrown, until the thread that dispatches them can throw it. No exception crosses C. */
 class thrown {
 public:
     template <typename Run>
@@ -766,8 +766,8 @@ private:
  *     });
  *     for (pollfd watched{queue.descriptor(), POLLIN, 0}; poll(&watched, 1, -1) >= 0;) queue.dispatch();
  *
- * Destroyed, it tells each call that it has not told of yet, by a callback on the thread that destroys it: the error is
- * quorlock::cancelled, and what was acquired is given back. What a callback throws then is dropped. Losses are told no more.
+ * Destroyed, it calls each callback that was not called so far, on the thread that destroys it: the error is
+ * quorlock::cancelled, and what was acquired is given back. What a callback throws then is dropped. Losses come no more.
  * The destructor waits for a callback that another thread runs, so do not hold what that waits for; in a callback of the queue
  * it waits for none. After it none is called any more.
  */
@@ -868,55 +868,161 @@ struct stopped_at_loss final : loss_callback {
 
 }  // namespace detail
 
-/** A hold on a lock. Destroyed, it is released in the background: one that nobody keeps protects nothing. */
-class [[nodiscard]] lease {
+namespace detail {
+
+/** The calls of quorlock.h on one lock and its lease, by the names that those on several have, too. */
+struct one {
+    using lock_handle = quorlock_lock_t;
+    using lease_handle = quorlock_lease_t;
+
+    template <typename... A> static std::int32_t acquire(A... a) noexcept { return quorlock_lock(a...); }
+    template <typename... A> static std::int32_t start(A... a) noexcept { return quorlock_lock_start(a...); }
+    template <typename... A> static std::int32_t release(A... a) noexcept { return quorlock_unlock(a...); }
+    template <typename... A> static std::int32_t start_release(A... a) noexcept { return quorlock_unlock_start(a...); }
+    template <typename... A> static std::int32_t extend(A... a) noexcept { return quorlock_lease_extend(a...); }
+    template <typename... A> static std::int32_t ensure(A... a) noexcept { return quorlock_lease_ensure(a...); }
+    template <typename... A> static std::int32_t on_lost(A... a) noexcept { return quorlock_lease_set_lost_callback_on(a...); }
+    template <typename... A> static std::int32_t on_stop(A... a) noexcept { return quorlock_lease_set_stop_callback(a...); }
+    static std::int32_t state(const lease_handle *held) noexcept { return quorlock_lease_state(held); }
+    static bool is_held(const lease_handle *held) noexcept { return quorlock_lease_is_held(held); }
+    static std::int64_t remaining_ms(const lease_handle *held) noexcept { return quorlock_lease_remaining_ms(held); }
+};
+
+/** The calls on several locks and their leases. */
+struct several {
+    using lock_handle = quorlock_locks_t;
+    using lease_handle = quorlock_leases_t;
+
+    template <typename... A> static std::int32_t acquire(A... a) noexcept { return quorlock_lock_all(a...); }
+    template <typename... A> static std::int32_t start(A... a) noexcept { return quorlock_lock_all_start(a...); }
+    template <typename... A> static std::int32_t release(A... a) noexcept { return quorlock_unlock_all(a...); }
+    template <typename... A> static std::int32_t start_release(A... a) noexcept { return quorlock_unlock_all_start(a...); }
+    template <typename... A> static std::int32_t extend(A... a) noexcept { return quorlock_leases_extend(a...); }
+    template <typename... A> static std::int32_t ensure(A... a) noexcept { return quorlock_leases_ensure(a...); }
+    template <typename... A> static std::int32_t on_lost(A... a) noexcept { return quorlock_leases_set_lost_callback_on(a...); }
+    template <typename... A> static std::int32_t on_stop(A... a) noexcept { return quorlock_leases_set_stop_callback(a...); }
+    static std::int32_t state(const lease_handle *held) noexcept { return quorlock_leases_state(held); }
+    static bool is_held(const lease_handle *held) noexcept { return quorlock_leases_is_held(held); }
+    static std::int64_t remaining_ms(const lease_handle *held) noexcept { return quorlock_leases_remaining_ms(held); }
+};
+
+}  // namespace detail
+
+/** What a lease and leases that were acquired together have in common: "it" is the one, or all of the others. */
+template <typename Calls>
+class basic_lease {
+    using raw = typename Calls::lease_handle;
+
 public:
-    explicit lease(quorlock_lease_t *handle) noexcept : handle_(handle) {}
-    lease(lease &&) noexcept = default;
-    lease &operator=(lease &&other) noexcept {
+    /* For this header: the calls of quorlock.h on it. */
+    using calls = Calls;
+
+    explicit basic_lease(raw *made) noexcept : handle_(made) {}
+    basic_lease(basic_lease &&) noexcept = default;
+    basic_lease &operator=(basic_lease &&other) noexcept {
         /* The old lease first: then its callback is over and may go. */
         handle_ = std::move(other.handle_);
         lost_ = std::move(other.lost_);
         stop_ = std::move(other.stop_);
         return *this;
     }
-    ~lease() = default;
+    ~basic_lease() = default;
 
-    /** Releases, and returns whether the lock was still held; false at the second call. Of a lock with keep true means that
-     * a quorum of nodes keeps it taken. False with a warning in the log: too few do, or nodes refuse the release for a missing
-     * permission. Never throws for a loss. */
+    /** Releases, and returns whether the lock was still held, or every one of several; false at the second call. Of a lock with
+     * keep true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or nodes refuse the
+     * release for a missing permission. Never throws for a loss. */
     bool release() const {
         bool held = false;
-        detail::checked([&](auto error) { return quorlock_unlock(get(), &held, error); });
+        detail::checked([&](auto error) { return Calls::release(get(), &held, error); });
         return held;
     }
 
-    lease_state state() const noexcept { return static_cast<lease_state>(quorlock_lease_state(get())); }
+    /** `held`, also of several if all are; else why it was lost, or the first of several that was. */
+    lease_state state() const noexcept { return static_cast<lease_state>(Calls::state(get())); }
 
-    /** Whether it is valid now. Exact at every call. */
-    bool is_held() const noexcept { return quorlock_lease_is_held(get()); }
+    /** Whether it is valid now, and each of several. Exact at every call. */
+    bool is_held() const noexcept { return Calls::is_held(get()); }
 
-    /** Validity left before the next renewal; zero when it is over. */
-    milliseconds remaining() const noexcept { return milliseconds(quorlock_lease_remaining_ms(get())); }
+    /** Validity left before the next renewal, the least of several; zero when it is over, or one of several is. */
+    milliseconds remaining() const noexcept { return milliseconds(Calls::remaining_ms(get())); }
 
-    /** The fencing token: grows with every hold of the same lock, below 2^53, and stays the same in every re-entry.
-     * 0 without fences. The resource that the lock protects refuses what comes with a smaller one than it has seen. */
-    std::uint64_t fence() const noexcept { return quorlock_lease_fence(get()); }
-
-    /** Lengthens it to its ttl from now; never shortens it. */
+    /** Lengthens it to its ttl from now; never shortens it. Of several it throws what the first throws that could not be
+     * lengthened; the others may have been. */
     void extend() const {
-        detail::checked([&](auto error) { return quorlock_lease_extend(get(), QUORLOCK_DEFAULT, error); });
+        detail::checked([&](auto error) { return Calls::extend(get(), QUORLOCK_DEFAULT, error); });
     }
 
     /** Lengthens it to `ttl` from now; never shortens it. */
     void extend(timespan ttl) const {
-        detail::checked([&](auto error) { return quorlock_lease_extend(get(), detail::ms(ttl), error); });
+        detail::checked([&](auto error) { return Calls::extend(get(), detail::ms(ttl), error); });
     }
 
-    /** Makes sure that so much validity is left, extending it if it is not. */
+    /** Makes sure that so much validity is left, of each of several, extending it if it is not. */
     void ensure(timespan min) const {
-        detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
+        detail::checked([&](auto error) { return Calls::ensure(get(), detail::ms(min), error); });
     }
+
+    /** Has `function` called once when it is lost, or the first of several, or soon if that was lost before; an empty one is for
+     * none. When this returns, a function set before is over. It may destroy the lease. */
+    void on_lost(std::function<void(lease_state)> function) {
+        hear(nullptr, detail::loss_callback_of(std::move(function)));
+    }
+
+    /** As on_lost(), but it is called by the queue, and may throw there: see event_queue. One call of either kind
+     * replaces the one before. */
+    void on_lost(const event_queue &queue, std::function<void(lease_state)> function) {
+        hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
+    }
+
+    /** Releases without waiting for it; the lease is over at once. `function` is called by the queue, with whether the lock was
+     * still held, or every one of several: at the latest after node_timeout. The lease may be destroyed meanwhile. */
+    template <typename Function>
+    void async_release(const event_queue &queue, Function &&function) const {
+        detail::begin<bool, bool>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+            return Calls::start_release(get(), queue.get(), call, told, error);
+        });
+    }
+
+#if defined(__cpp_lib_jthread)
+    /** A token that is stopped when the lock is lost, or the first of several, for work that takes one, and for waits that make no
+     * sense without it. What waits on it is called on a thread of the library's for callbacks. It is not stopped by a release: the
+     * code that releases knows that the work is over. The same token at every call; beside on_lost(). */
+    std::stop_token stop_token() {
+        if (!stop_) {
+            auto made = std::make_shared<detail::stopped_at_loss>();
+            detail::checked([&](auto error) { return Calls::on_stop(get(), made.get(), detail::on_lost, error); });
+            /* Not only soon: a caller that gets it after the loss sees it stopped. Nothing waits on it yet that this could call. */
+            if (static_cast<std::int32_t>(state()) > 0) made->source.request_stop();
+            stop_ = std::move(made);
+        }
+        return static_cast<detail::stopped_at_loss &>(*stop_).source.get_token();
+    }
+#endif
+
+    const raw *get() const noexcept { return handle_.get(); }
+
+private:
+    void hear(const quorlock_queue_t *queue, std::shared_ptr<detail::loss_callback> made) {
+        detail::checked([&](auto error) {
+            return Calls::on_lost(get(), queue, made.get(), made ? detail::on_lost : nullptr, error);
+        });
+        lost_ = std::move(made);
+    }
+
+    /* In this order: the handle goes first. The second is there for every standard, so that all have the same layout. */
+    std::shared_ptr<detail::loss_callback> lost_, stop_;
+    detail::owned<raw> handle_;
+};
+
+/** A hold on a lock. Destroyed, it is released in the background: a lease that the program does not keep protects nothing.
+ * All that basic_lease has, and more. */
+class [[nodiscard]] lease : public basic_lease<detail::one> {
+public:
+    explicit lease(quorlock_lease_t *handle) noexcept : basic_lease(handle) {}
+
+    /** The fencing token: grows with every hold of the same lock, below 2^53, and stays the same in every re-entry.
+     * 0 without fences. The resource that the lock protects refuses what comes with a smaller one than it has seen. */
+    std::uint64_t fence() const noexcept { return quorlock_lease_fence(get()); }
 
     /** Which slot of a semaphore it has, counted from 0; -1 of a lock. No two leases that are held at one time have the same.
      * The fence grows with every hold of one slot; between slots it says nothing. */
@@ -932,95 +1038,23 @@ public:
     }
 
     /** Ends it here without releasing the lock; the text is for client::adopt() of one other client of the same nodes, in
-     * another process, in another language, on another host. It is lengthened to its full ttl first, and nobody renews it from then
+     * another process, in another language, on another host. It is lengthened to its full ttl first, and is not renewed from then
      * on: adopt it within the ttl, or for as long as it was extended beyond that, else the lock is free. The text is a secret:
-     * whoever has it can take the lock. */
+     * a program that has it can take the lock. */
     [[nodiscard]] std::string export_text() const {
         char *text = nullptr;
         detail::checked([&](auto error) { return quorlock_lease_export(get(), &text, error); });
         const std::unique_ptr<char, void (*)(char *)> owned(text, quorlock_text_free);
         return text;
     }
-
-    /** Has `function` called when it is lost, or soon if it was lost before; an empty one is for none. When this
-     * returns, a function set before is over. It may destroy the lease. */
-    void on_lost(std::function<void(lease_state)> function) {
-        hear(nullptr, detail::loss_callback_of(std::move(function)));
-    }
-
-    /** As on_lost(), but it is called by the queue, and may throw there: see event_queue. One call of either kind
-     * replaces the one before. */
-    void on_lost(const event_queue &queue, std::function<void(lease_state)> function) {
-        hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
-    }
-
-    /** Releases without waiting for it; the lease is over at once. `function` is called by the queue, with whether the lock was
-     * still held: at the latest after node_timeout. The lease may be destroyed meanwhile. */
-    template <typename Function>
-    void async_release(const event_queue &queue, Function &&function) const {
-        detail::begin<bool, bool>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
-            return quorlock_unlock_start(get(), queue.get(), call, told, error);
-        });
-    }
-
-#if defined(__cpp_lib_jthread)
-    /** A token that is stopped when the lock is lost, for work that takes one, and for waits that make no sense without it.
-     * What waits on it is called on a thread of the library's for callbacks. It is not stopped by a release: who releases knows that
-     * the work is over. The same token at every call; beside on_lost(). */
-    std::stop_token stop_token() {
-        if (!stop_) {
-            auto made = std::make_shared<detail::stopped_at_loss>();
-            detail::checked([&](auto error) {
-                return quorlock_lease_set_stop_callback(get(), made.get(), detail::on_lost, error);
-            });
-            /* Not only soon: who gets it after the loss sees it stopped. Nothing waits on it yet that this could call. */
-            if (static_cast<std::int32_t>(state()) > 0) made->source.request_stop();
-            stop_ = std::move(made);
-        }
-        return static_cast<detail::stopped_at_loss &>(*stop_).source.get_token();
-    }
-#endif
-
-    const quorlock_lease_t *get() const noexcept { return handle_.get(); }
-
-private:
-    void hear(const quorlock_queue_t *queue, std::shared_ptr<detail::loss_callback> made) {
-        detail::checked([&](auto error) {
-            return quorlock_lease_set_lost_callback_on(get(), queue, made.get(), made ? detail::on_lost : nullptr, error);
-        });
-        lost_ = std::move(made);
-    }
-
-    /* In this order: the handle goes first. The second is there for every standard, so that all have the same layout. */
-    std::shared_ptr<detail::loss_callback> lost_, stop_;
-    detail::owned<quorlock_lease_t> handle_;
 };
 
 /** Holds on several locks that were acquired together. They are held while each of them is: the loss of one is the loss of
  * all, and the work that needs them has to stop. Those that are not lost stay held until they are released. Destroyed, they are
- * released in the background. */
-class [[nodiscard]] leases {
+ * released in the background. All that basic_lease has, and more. */
+class [[nodiscard]] leases : public basic_lease<detail::several> {
 public:
-    explicit leases(quorlock_leases_t *handle) noexcept : handle_(handle) {}
-    leases(leases &&) noexcept = default;
-    leases &operator=(leases &&other) noexcept {
-        /* The old leases first: then their callback is over and may go. */
-        handle_ = std::move(other.handle_);
-        lost_ = std::move(other.lost_);
-        stop_ = std::move(other.stop_);
-        return *this;
-    }
-    ~leases() = default;
-
-    /** Releases all, and returns whether every one was still held; false at the second call. Never throws for a loss. */
-    bool release() const {
-        bool held = false;
-        detail::checked([&](auto error) { return quorlock_unlock_all(get(), &held, error); });
-        return held;
-    }
-
-    /** `held` if all are; why the first of them that was lost was lost. */
-    lease_state state() const noexcept { return static_cast<lease_state>(quorlock_leases_state(get())); }
+    explicit leases(quorlock_leases_t *handle) noexcept : basic_lease(handle) {}
 
     /** The lock whose lease was lost, the first of them in their order; nothing where none was. */
     std::optional<std::string> lost_name() const {
@@ -1028,12 +1062,6 @@ public:
         const char *name = quorlock_leases_lost_name(get(), &len);
         return name ? std::optional<std::string>(std::in_place, name, len) : std::nullopt;
     }
-
-    /** Whether all are valid now. Exact at every call. */
-    bool is_held() const noexcept { return quorlock_leases_is_held(get()); }
-
-    /** The least validity that any has left before the next renewal; zero when one is over. */
-    milliseconds remaining() const noexcept { return milliseconds(quorlock_leases_remaining_ms(get())); }
 
     /** The fencing token of the lease on the lock of that name: see lease::fence(). 0 also where no such lock is among them. */
     std::uint64_t fence(std::string_view name) const noexcept {
@@ -1050,81 +1078,15 @@ public:
         }
         return found;
     }
-
-    /** Lengthens all to their ttl from now; never shortens them. Throws what the first throws that could not be lengthened; the
-     * others may have been. */
-    void extend() const {
-        detail::checked([&](auto error) { return quorlock_leases_extend(get(), QUORLOCK_DEFAULT, error); });
-    }
-
-    /** Lengthens all to `ttl` from now. */
-    void extend(timespan ttl) const {
-        detail::checked([&](auto error) { return quorlock_leases_extend(get(), detail::ms(ttl), error); });
-    }
-
-    /** Makes sure that each has so much validity left, extending them if one has not. */
-    void ensure(timespan min) const {
-        detail::checked([&](auto error) { return quorlock_leases_ensure(get(), detail::ms(min), error); });
-    }
-
-    /** Has `function` called once, when the first of them is lost, or soon if one was lost before: see lease::on_lost(), and
-     * lost_name() for which it is. */
-    void on_lost(std::function<void(lease_state)> function) {
-        hear(nullptr, detail::loss_callback_of(std::move(function)));
-    }
-
-    /** As on_lost(), but it is called by the queue: see lease::on_lost(). */
-    void on_lost(const event_queue &queue, std::function<void(lease_state)> function) {
-        hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
-    }
-
-    /** Releases all without waiting for it; they are over at once. `function` is called by the queue, with whether every one
-     * was still held: at the latest after node_timeout. The leases may be destroyed meanwhile. */
-    template <typename Function>
-    void async_release(const event_queue &queue, Function &&function) const {
-        detail::begin<bool, bool>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
-            return quorlock_unlock_all_start(get(), queue.get(), call, told, error);
-        });
-    }
-
-#if defined(__cpp_lib_jthread)
-    /** A token that is stopped when one of them is lost: see lease::stop_token(). */
-    std::stop_token stop_token() {
-        if (!stop_) {
-            auto made = std::make_shared<detail::stopped_at_loss>();
-            detail::checked([&](auto error) {
-                return quorlock_leases_set_stop_callback(get(), made.get(), detail::on_lost, error);
-            });
-            /* Not only soon: who gets it after the loss sees it stopped. Nothing waits on it yet that this could call. */
-            if (static_cast<std::int32_t>(state()) > 0) made->source.request_stop();
-            stop_ = std::move(made);
-        }
-        return static_cast<detail::stopped_at_loss &>(*stop_).source.get_token();
-    }
-#endif
-
-    const quorlock_leases_t *get() const noexcept { return handle_.get(); }
-
-private:
-    void hear(const quorlock_queue_t *queue, std::shared_ptr<detail::loss_callback> made) {
-        detail::checked([&](auto error) {
-            return quorlock_leases_set_lost_callback_on(get(), queue, made.get(), made ? detail::on_lost : nullptr, error);
-        });
-        lost_ = std::move(made);
-    }
-
-    /* In this order: the handle goes first. The second is there for every standard, so that all have the same layout. */
-    std::shared_ptr<detail::loss_callback> lost_, stop_;
-    detail::owned<quorlock_leases_t> handle_;
 };
 
 /** What follows from the nodes' answers: who holds a lock. */
 enum class verdict : std::int32_t {
     /** A quorum has the vote of one holder. */
     held = QUORLOCK_VERDICT_HELD,
-    /** A quorum keeps it taken for one that has released it: see lock_options::keep. */
+    /** A quorum keeps it taken for a lease that was released: see lock_options::keep. */
     kept = QUORLOCK_VERDICT_KEPT,
-    /** A quorum has no vote for anybody. */
+    /** A quorum has no vote for any holder. */
     free = QUORLOCK_VERDICT_FREE,
     /** A quorum has answered and does not agree. */
     split = QUORLOCK_VERDICT_SPLIT,
@@ -1159,15 +1121,15 @@ struct node_view {
     /** The node, as in errors. */
     std::string node;
     /** What stands there: "held", "shared" (by readers), "kept", "free", "reserved" (free, and kept for a waiter that was called),
-     * "foreign" (of another library, or nobody), "unknown". */
+     * "foreign" (of another library, or of none), "unknown". */
     std::string state;
-    /** The label of who has the vote. */
+    /** The label of the holder that has the vote. */
     std::string label;
     /** Why it did not say; empty where it did. */
     std::string error;
     /** How much longer that lasts. */
     std::optional<milliseconds> left;
-    /** The last fence that the node has counted, for whoever asked last; 0 for none. */
+    /** The last fence that the node has counted, for the client that asked last; 0 for none. */
     std::uint64_t fence = 0;
     /** How many wait in its queue. */
     std::uint64_t queued = 0;
@@ -1175,11 +1137,11 @@ struct node_view {
     milliseconds quarantine{0};
 };
 
-/** What the nodes have of a lock. It tells how it was: whoever wants to act on a lock has to acquire it. */
+/** What the nodes have of a lock. It tells how it was: a program that wants to act on a lock has to acquire it. */
 struct inspection {
     quorlock::verdict verdict = quorlock::verdict::unknown;
     std::optional<quorlock::holder> holder;
-    /** The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: the holder's own is its
+    /** The largest fence that a node has counted, for the holder, or for a client that asked in vain since: the holder's own is its
      * fence. 0 for none. */
     std::uint64_t fence = 0;
     /** How many wait in the queue of the lock: one for each client that waits. */
@@ -1242,28 +1204,31 @@ struct forced {
     std::uint64_t freed = 0;
 };
 
-/** A name with options; holds nothing. */
-class lock {
-public:
-    explicit lock(quorlock_lock_t *handle) noexcept : handle_(handle) {}
+/** What a lock and several locks have in common: "it" is the one, or all of the others, or none of them. */
+template <typename Calls, typename Lease>
+class basic_lock {
+    using raw = typename Calls::lock_handle;
 
-    /** Acquires it, waiting as long as the options say. Those of one client that wait for it get it in the order in which
-     * they came. */
-    [[nodiscard]] lease acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
-    [[nodiscard]] lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
+public:
+    explicit basic_lock(raw *made) noexcept : handle_(made) {}
+
+    /** Acquires it, waiting as long as the options say, for several together. Those of one client that wait for it get it in the
+     * order in which they came. */
+    [[nodiscard]] Lease acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
+    [[nodiscard]] Lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
 
     /** Acquires it, waiting so long: zero tries once, `forever` is without end. */
-    [[nodiscard]] lease acquire(timespan wait) const { return acquire(detail::ms(wait), nullptr); }
-    [[nodiscard]] lease acquire(timespan wait, const cancel_token &cancel) const {
+    [[nodiscard]] Lease acquire(timespan wait) const { return acquire(detail::ms(wait), nullptr); }
+    [[nodiscard]] Lease acquire(timespan wait, const cancel_token &cancel) const {
         return acquire(detail::ms(wait), cancel.get());
     }
 
 #if defined(__cpp_lib_jthread)
     /** Acquires it; throws quorlock::cancelled when `stop` is stopped. */
-    [[nodiscard]] lease acquire(const std::stop_token &stop) const {
+    [[nodiscard]] Lease acquire(const std::stop_token &stop) const {
         return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(cancel); });
     }
-    [[nodiscard]] lease acquire(timespan wait, const std::stop_token &stop) const {
+    [[nodiscard]] Lease acquire(timespan wait, const std::stop_token &stop) const {
         return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(wait, cancel); });
     }
 #endif
@@ -1285,16 +1250,46 @@ public:
         return start(detail::ms(wait), queue, std::forward<Function>(function));
     }
 
-    /** Acquires it if it is free; nothing if another holds it. */
-    [[nodiscard]] std::optional<lease> try_acquire() const {
-        return detail::unless_busy<lease>([&](auto made, auto error) { return quorlock_try_lock(get(), made, error); });
-    }
+    /** Acquires it if it is free; nothing if another holds it, or one of several. */
+    [[nodiscard]] std::optional<Lease> try_acquire() const { return try_acquire(std::int64_t{0}, nullptr); }
 
     /** As acquire(), but nothing where others had it all the time. */
-    [[nodiscard]] std::optional<lease> try_acquire(timespan wait) const { return try_acquire(wait, nullptr); }
-    [[nodiscard]] std::optional<lease> try_acquire(timespan wait, const cancel_token &cancel) const {
-        return try_acquire(wait, cancel.get());
+    [[nodiscard]] std::optional<Lease> try_acquire(timespan wait) const { return try_acquire(detail::ms(wait), nullptr); }
+    [[nodiscard]] std::optional<Lease> try_acquire(timespan wait, const cancel_token &cancel) const {
+        return try_acquire(detail::ms(wait), cancel.get());
     }
+
+    const raw *get() const noexcept { return handle_.get(); }
+
+private:
+    template <typename Function>
+    cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
+        cancel_token cancel;
+        const auto begins = [&](auto call, auto told, auto error) {
+            return Calls::start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
+        };
+        detail::begin<Lease, typename Calls::lease_handle *>(queue, std::forward<Function>(function), begins);
+        return cancel;
+    }
+
+    std::optional<Lease> try_acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
+        return detail::unless_busy<Lease>(
+            [&](auto made, auto error) { return Calls::acquire(get(), wait_ms, cancel, made, error); });
+    }
+
+    Lease acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
+        typename Calls::lease_handle *made = nullptr;
+        detail::checked([&](auto error) { return Calls::acquire(get(), wait_ms, cancel, &made, error); });
+        return Lease(made);
+    }
+
+    detail::owned<raw> handle_;
+};
+
+/** A name with options; holds nothing. All that basic_lock has, and more. */
+class lock : public basic_lock<detail::one, lease> {
+public:
+    explicit lock(quorlock_lock_t *handle) noexcept : basic_lock(handle) {}
 
     /** Releases by lock: gives back the newest lease of the owner that its options give. Returns whether the lock was still
      * held. Throws not_owner where there is none: release the lease then. */
@@ -1304,7 +1299,7 @@ public:
         return held;
     }
 
-    /** Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Throws quorum_unavailable
+    /** Whether any client holds the lock, or keeps it, or is about to: by one request to each node. Throws quorum_unavailable
      * if too few nodes answered. */
     [[nodiscard]] bool is_locked() const {
         bool locked = false;
@@ -1319,15 +1314,15 @@ public:
         return detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
     }
 
-    /** Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
-     * or library put it there, and calls who waits next. That nobody holds it is no error.
+    /** Takes the lock away from its holder, or from what keeps it, for an operator: deletes the vote on all nodes, whatever
+     * client or library put it there, and calls the next waiter. A lock without a holder is no error.
      *
      * The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is lost,
      * lease_state::forced, or lease_state::refused where another has taken the lock meanwhile. A lease that is not renewed
      * learns nothing before its end. Until then two may work, and their fences tell them apart.
      *
      * `fence` is that of the lease that is to go, or what inspect() tells of the holder: then only from the hold that has it, so
-     * that whoever has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences has, is
+     * that a holder that has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences has, is
      * refused. Of a semaphore all slots go, without a fence.
      *
      * Throws lock_contended if the lock is held, and not by `fence` for certain, and nothing is changed; quorum_unavailable if
@@ -1344,7 +1339,7 @@ public:
         return done;
     }
 
-    /** Takes one slot of a semaphore, counted from 0, away from whoever holds it, as force_release() does a lock. Throws as that, and
+    /** Takes one slot of a semaphore, counted from 0, away from its holder, as force_release() does a lock. Throws as that, and
      * invalid_argument where it is no semaphore, or has no such slot. */
     forced force_release_slot(std::uint32_t slot, std::optional<std::uint64_t> fence = std::nullopt) const {
         quorlock_inspection_t *handle = nullptr;
@@ -1356,120 +1351,27 @@ public:
     }
 
     /** Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so long. Another may
-     * have it a moment later: whoever wants it acquires it. It is looked at again and again, every 50 to 500 ms. Throws as
+     * have it a moment later: to have it, acquire it. It is looked at again and again, every 50 to 500 ms. Throws as
      * is_locked(). */
     bool wait_until_free(timespan wait = forever) const {
         bool free = false;
         detail::checked([&](auto error) { return quorlock_lock_wait_until_free(get(), detail::ms(wait), &free, error); });
         return free;
     }
-
-    const quorlock_lock_t *get() const noexcept { return handle_.get(); }
-
-private:
-    template <typename Function>
-    cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
-        cancel_token cancel;
-        const auto begins = [&](auto call, auto told, auto error) {
-            return quorlock_lock_start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
-        };
-        detail::begin<lease, quorlock_lease_t *>(queue, std::forward<Function>(function), begins);
-        return cancel;
-    }
-
-    std::optional<lease> try_acquire(timespan wait, const quorlock_cancel_t *cancel) const {
-        return detail::unless_busy<lease>(
-            [&](auto made, auto error) { return quorlock_lock(get(), detail::ms(wait), cancel, made, error); });
-    }
-
-    lease acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
-        quorlock_lease_t *handle = nullptr;
-        detail::checked([&](auto error) { return quorlock_lock(get(), wait_ms, cancel, &handle, error); });
-        return lease(handle);
-    }
-
-    detail::owned<quorlock_lock_t> handle_;
 };
 
-/** Several names with the same options, to be held together; holds nothing. */
-class locks {
+/** Several names with the same options, to be held together; holds nothing. Callers that ask for the same names in any order do not
+ * wait for each other in a ring. While it waits it holds those that come before the one it waits for, in an order that is the same in
+ * all programs, and the others are free to all callers. What is thrown names the lock that could not be had: error::lock_name().
+ * All that basic_lock has. */
+class locks : public basic_lock<detail::several, leases> {
 public:
-    explicit locks(quorlock_locks_t *handle) noexcept : handle_(handle) {}
-
-    /** Acquires all of them, or none, waiting as long as the options say for all of them together. Callers who ask for the same
-     * names in any order do not wait for each other in a ring. While it waits it holds those that come before the one it waits
-     * for, in an order that is the same in all programs, and the others can be had by anybody. What is thrown names the lock
-     * that could not be had: error::lock_name(). */
-    [[nodiscard]] leases acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
-    [[nodiscard]] leases acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
-
-    /** Acquires all of them, or none, waiting so long: zero tries once, `forever` is without end. */
-    [[nodiscard]] leases acquire(timespan wait) const { return acquire(detail::ms(wait), nullptr); }
-    [[nodiscard]] leases acquire(timespan wait, const cancel_token &cancel) const {
-        return acquire(detail::ms(wait), cancel.get());
-    }
-
-#if defined(__cpp_lib_jthread)
-    /** Acquires all of them, or none; throws quorlock::cancelled when `stop` is stopped. */
-    [[nodiscard]] leases acquire(const std::stop_token &stop) const {
-        return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(cancel); });
-    }
-    [[nodiscard]] leases acquire(timespan wait, const std::stop_token &stop) const {
-        return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(wait, cancel); });
-    }
-#endif
-
-    /** Starts to acquire all of them, or none, and returns at once: see lock::async_acquire(). */
-    template <typename Function>
-    cancel_token async_acquire(const event_queue &queue, Function &&function) const {
-        return start(QUORLOCK_DEFAULT, queue, std::forward<Function>(function));
-    }
-    template <typename Function>
-    cancel_token async_acquire(const event_queue &queue, timespan wait, Function &&function) const {
-        return start(detail::ms(wait), queue, std::forward<Function>(function));
-    }
-
-    /** Acquires all of them if they are free; nothing if another holds one. */
-    [[nodiscard]] std::optional<leases> try_acquire() const {
-        return detail::unless_busy<leases>([&](auto made, auto error) { return quorlock_try_lock_all(get(), made, error); });
-    }
-
-    /** As acquire(), but nothing where others had it all the time. */
-    [[nodiscard]] std::optional<leases> try_acquire(timespan wait) const { return try_acquire(wait, nullptr); }
-    [[nodiscard]] std::optional<leases> try_acquire(timespan wait, const cancel_token &cancel) const {
-        return try_acquire(wait, cancel.get());
-    }
-
-    const quorlock_locks_t *get() const noexcept { return handle_.get(); }
-
-private:
-    template <typename Function>
-    cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
-        cancel_token cancel;
-        const auto begins = [&](auto call, auto told, auto error) {
-            return quorlock_lock_all_start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
-        };
-        detail::begin<leases, quorlock_leases_t *>(queue, std::forward<Function>(function), begins);
-        return cancel;
-    }
-
-    std::optional<leases> try_acquire(timespan wait, const quorlock_cancel_t *cancel) const {
-        return detail::unless_busy<leases>(
-            [&](auto made, auto error) { return quorlock_lock_all(get(), detail::ms(wait), cancel, made, error); });
-    }
-
-    leases acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
-        quorlock_leases_t *handle = nullptr;
-        detail::checked([&](auto error) { return quorlock_lock_all(get(), wait_ms, cancel, &handle, error); });
-        return leases(handle);
-    }
-
-    detail::owned<quorlock_locks_t> handle_;
+    explicit locks(quorlock_locks_t *handle) noexcept : basic_lock(handle) {}
 };
 
 /** Who leads, as far as the nodes say. It tells how it was. */
 struct leadership {
-    /** Nothing where nobody leads, or it is not known. */
+    /** Nothing where no candidate leads, or it is not known. */
     std::optional<holder> leader;
     /** Whether the nodes said it: false where too few have answered. */
     bool known = false;
@@ -1667,14 +1569,14 @@ decltype(auto) work_on(Work &work, term &now) {
  *     quorlock::election election = client.election("scheduler");
  *     election.run([](quorlock::term &term) { schedule_jobs(term); });
  *
- * Whoever holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
+ * The candidate that holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
  * the same thread, waits for its own term to end. The fence of a term grows from term to term.
  */
 class election {
 public:
     explicit election(quorlock_election_t *handle) noexcept : handle_(handle) {}
 
-    /** Waits until this candidate leads, and returns its term, for those who loop by themselves: release it to resign, and
+    /** Waits until this candidate leads, and returns its term, for programs that loop by themselves: release it to resign, and
      * stop when it is lost. Waits without end, unless the options say otherwise. */
     [[nodiscard]] lease campaign() const { return campaign(QUORLOCK_DEFAULT, nullptr); }
     [[nodiscard]] lease campaign(const cancel_token &cancel) const { return campaign(QUORLOCK_DEFAULT, cancel.get()); }
@@ -1690,7 +1592,7 @@ public:
      * Returns what that did; with `again` it campaigns again, 100 ms after it called `work` at the earliest.
      *
      * `work` runs on the calling thread, where nothing can stop it when the term is lost: it has to look at term::is_held(), or
-     * be told by `on_lost`. With C++20 term::stop_token() is stopped at once when the term is lost or given up; `work` may
+     * be stopped by `on_lost`. With C++20 term::stop_token() is stopped at once when the term is lost or given up; `work` may
      * take that as a second argument. It is not begun again before it has returned.
      *
      * After a term that was lost or given up it campaigns again, however `work` ended. If `work` throws while it leads, this
@@ -1741,7 +1643,7 @@ public:
         return held;
     }
 
-    /** Who leads, as a quorum of the nodes has it; nothing where nobody does. One request to each node. It tells how it was.
+    /** Who leads, as a quorum of the nodes has it; nothing where no candidate does. One request to each node. It tells how it was.
      * Throws quorum_unavailable where too few nodes answered to know. */
     [[nodiscard]] std::optional<holder> leader() const {
         quorlock_leadership_t *raw = nullptr;
@@ -1820,7 +1722,7 @@ struct finding {
     std::string remedy;
 };
 
-/** The state of one node. What is not known of one that cannot be used is empty, or nothing. */
+/** The state of one node. What is not known of a node that cannot be used is empty, or nothing. */
 struct node_report {
     using microseconds = std::chrono::microseconds;
     /** The node, as in errors; never with credentials. */
@@ -2005,7 +1907,7 @@ public:
         return quorlock::lock(handle);
     }
 
-    /** Several locks by their names, to be held together: 1 to 16 that differ, in any order; one that is given twice is held
+    /** Several locks by their names, to be held together: 1 to 16 that differ, in any order; a name that is given twice is held
      * once. */
     [[nodiscard]] locks lock_all(const std::vector<std::string> &names, const lock_options &options = {}) const {
         const detail::owned<quorlock_lock_options_t> made = detail::made(options);
@@ -2086,15 +1988,6 @@ private:
 
 namespace detail {
 
-inline void unlock_now(const quorlock_lease_t *held) noexcept { quorlock_unlock(held, nullptr, nullptr); }
-inline void unlock_now(const quorlock_leases_t *held) noexcept { quorlock_unlock_all(held, nullptr, nullptr); }
-inline std::int32_t ensure_of(const quorlock_lease_t *held, std::int64_t min_ms, quorlock_error_t **error) noexcept {
-    return quorlock_lease_ensure(held, min_ms, error);
-}
-inline std::int32_t ensure_of(const quorlock_leases_t *held, std::int64_t min_ms, quorlock_error_t **error) noexcept {
-    return quorlock_leases_ensure(held, min_ms, error);
-}
-
 /** Whether the threads that acquire with these options of a mutex are the owners, each its own. */
 inline bool is_of_threads(const lock_options &options) noexcept {
     return !options.owner && !options.slots && options.owner_thread.value_or(true);
@@ -2164,7 +2057,7 @@ public:
         return end <= now ? try_lock_for(milliseconds::zero(), stop) : try_lock_for(end - now, stop);
     }
 
-    /** A token that is stopped when the calling thread's hold is lost: see lease::stop_token(). One that is never stopped if it
+    /** A token that is stopped when the calling thread's hold is lost: see lease::stop_token(). A token that is never stopped if it
      * holds nothing. */
     std::stop_token stop_token() {
         const std::lock_guard<std::mutex> guard(inside_);
@@ -2184,7 +2077,7 @@ public:
             held_.erase(std::next(found).base());
         }
         /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
-        unlock_now(gone->get());
+        Lease::calls::release(gone->get(), nullptr, nullptr);
     }
 
     /** Whether the calling thread holds it, validly, now. */
@@ -2201,7 +2094,7 @@ public:
     void ensure(timespan min) const {
         const auto held = handle();
         if (!held) refuse(QUORLOCK_NOT_OWNER, "this thread does not hold the mutex");
-        checked([&](auto error) { return ensure_of(held, ms(min), error); });
+        checked([&](auto error) { return Lease::calls::ensure(held, ms(min), error); });
     }
 
     /** Has `function` called whenever a hold that begins from now on is lost; one call for each time it was locked. */
@@ -2250,8 +2143,8 @@ private:
     void refuse_holder() const {
         const auto held = handle();
         if (!held) return;
-        /* Of one that is lost it tells the loss. */
-        if (!is_held()) checked([&](auto error) { return ensure_of(held, 1, error); });
+        /* Of a lost hold it throws the loss. */
+        if (!is_held()) checked([&](auto error) { return Lease::calls::ensure(held, 1, error); });
         const char *const why =
             "the calling thread holds this mutex and would wait for itself: unlock it first, or use recursive_mutex";
         refuse(QUORLOCK_WOULD_DEADLOCK, why, name_);
@@ -2270,7 +2163,7 @@ private:
             const std::lock_guard<std::mutex> guard(inside_);
             lost = lost_;
         }
-        /* Not under the lock: what is lost already is told at once, and may come back here. */
+        /* Not under the lock: the callback of what is lost already is called at once, and may come back here. */
         if (lost) won.on_lost(std::move(lost));
         const std::lock_guard<std::mutex> guard(inside_);
         held_.push_back({quorlock_thread_number(), std::move(won)});
@@ -2358,7 +2251,8 @@ public:
  * is_held(), remaining(), ensure(), fence() and stop_token() tell of the hold that the calling thread has, in whichever mode.
  *
  * Readers that come while a writer waits for it are served after that writer. A thread that has it, in either mode, and locks it
- * again, in either mode, throws would_deadlock, as of mutex. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
+ * again, in either mode, throws would_deadlock, as of mutex. The fence of a thread that shares it is above those of
+ * all that had it alone before, and below those of all that will.
  */
 class shared_mutex : public mutex {
 public:
@@ -2447,7 +2341,7 @@ private:
  *
  *     const quorlock::lease slot = api.hold();    // to the end of the scope, and slot.slot() tells which one
  *
- * 1 to 128 slots. All who use it have to ask for as many: the largest number in use is the limit. What is acquired and not
+ * 1 to 128 slots. All that use it have to ask for as many: the largest number in use is the limit. What is acquired and not
  * released goes with the object. May be used by many threads at once; any of them may release, what it has acquired itself
  * before what others have. A thread that gives back what another has acquired should have none of its own.
  *
@@ -2493,7 +2387,7 @@ public:
             slots_.erase(next);
         }
         /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
-        detail::unlock_now(gone->get());
+        detail::one::release(gone->get(), nullptr, nullptr);
     }
 
     /** Waits for a slot, as long as the options say, and has it as long as the lease is there, which tells the rest. */
@@ -2502,7 +2396,7 @@ public:
     /** What each slot has: see lock::inspect(). */
     [[nodiscard]] inspection inspect() const { return lock_.inspect(); }
 
-    /** Takes all slots away from whoever holds them: see lock::force_release(). */
+    /** Takes all slots away from their holders: see lock::force_release(). */
     forced force_release() const { return lock_.force_release(); }
 
     /** Takes that slot away: see lock::force_release_slot(). */
@@ -2562,7 +2456,7 @@ private:
 };
 
 /**
- * Several locks as one mutex: all of them are held, or none. As std::scoped_lock has it for several mutexes, callers who ask
+ * Several locks as one mutex: all of them are held, or none. As std::scoped_lock has it for several mutexes, callers that ask
  * for the same names in any order, also in other programs, never wait for each other in a ring; and it takes one round trip.
  *
  *     quorlock::multi_mutex accounts(client, {"account:1", "account:2"});

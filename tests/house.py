@@ -1,5 +1,7 @@
-"""The rules that the sources keep, read from them: which file of the core imports which, which statics a fork may copy, how long a file is."""
+"""The rules that the sources keep, read from them: which file imports which, in the core and in each binding, so that the core's wings stay apart
+and no files import each other in a circle; what the claim may name; which statics a fork may copy; how long a file is."""
 
+import ast
 import pathlib
 import re
 
@@ -123,6 +125,62 @@ def impure(core=CORE):
                 yield f"{path.relative_to(core)}: {word}"
 
 
+def python_imports(package):
+    """Of each module of a package of Python, those that it imports: also within a function, and for types alone."""
+    files = {path.relative_to(package).with_suffix("").parts: path for path in sorted(package.rglob("*.py"))}
+    files = {words[:-1] if words[-1] == "__init__" else words: path for words, path in files.items()}
+
+    def home(words):
+        """The module that defines what the path names."""
+        return next(words[:end] for end in range(len(words), -1, -1) if words[:end] in files)
+
+    arrows = {}
+    for here, path in files.items():
+        folder = here if path.stem == "__init__" else here[:-1]
+        named = []
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                words = tuple(node.module.split(".")) if node.module else ()
+                if node.level:
+                    words = folder[:len(folder) + 1 - node.level] + words
+                elif words[:1] == (package.name,):
+                    words = words[1:]
+                else:
+                    continue
+                named += [words + (name.name,) for name in node.names]
+            elif isinstance(node, ast.Import):
+                named += [tuple(name.name.split("."))[1:] for name in node.names if name.name.split(".")[0] == package.name]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and isinstance(node.args[0], ast.Constant):
+                words = tuple(node.args[0].value.split("."))
+                named += [words[1:]] if words[0] == package.name else []
+        # The compiled module has no source here.
+        arrows[here] = {home(words) for words in named if words[:1] != ("_native",)} - {here}
+    return arrows
+
+
+def typescript_imports(folder):
+    """Of each module of TypeScript, those that it imports, also for types alone: a reader has to look there for them as well."""
+    arrows = {}
+    for path in sorted(folder.rglob("*.ts")):
+        text = re.sub(r"/\*.*?\*/|^\s*//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        named = re.findall(r'\b(?:from|import|require)\s*\(?\s*"(\.[^"]*)\.js"', text)
+        known = [(path.parent / name).resolve().relative_to(folder.resolve()).parts for name in named]
+        here = path.relative_to(folder).with_suffix("").parts
+        arrows[here] = set(known) - {here}
+    return arrows
+
+
+# The trees whose modules may not import each other in a circle, each with the reader of its imports.
+TREES = {
+    "core/src": imports,
+    "ffi-c/src": imports,
+    "py/src": imports,
+    "py/python/quorlock": python_imports,
+    "node/native": imports,
+    "node/src": typescript_imports,
+}
+
+
 def upward(arrows):
     """Imports that the wings do not allow."""
     for here, there in ((here, there) for here, those in arrows.items() for there in those):
@@ -131,25 +189,27 @@ def upward(arrows):
 
 
 def circles(arrows):
-    """Rings of modules that import each other: what is left once all that import nothing, or nobody imports, are taken away."""
-    arrows = {here: set(those) for here, those in arrows.items()}
-    while True:
-        imported = set().union(*arrows.values())
-        ends = {here for here, those in arrows.items() if not those or here not in imported}
-        if not ends:
-            return sorted("::".join(here) for here in arrows)
-        arrows = {here: those - ends for here, those in arrows.items() if here not in ends}
-        if not arrows:
-            return []
+    """The circles of modules that import each other, each with the names of all that are in it."""
+    def reached(here):
+        found, left = set(), [here]
+        while left:
+            new = arrows.get(left.pop(), set()) - found
+            found |= new
+            left += new
+        return found
+
+    all_reached = {here: reached(here) for here in arrows}
+    found = {frozenset(there for there in those if here in all_reached.get(there, ())) for here, those in all_reached.items()}
+    return sorted(sorted("::".join(module) or "(root)" for module in circle) for circle in found if circle)
 
 
 # What a fork may copy while another thread makes or holds it, so that the child waits for ever. `Made` and `PerProcess` of core/src/process.rs
-# stand for them, and in Python `Kept` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
+# stand for them, and in Python `ForkSafe` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
 HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*"
                        r"(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|PyOnceLock|Once|Mutex|RwLock|Condvar)\b|\b(intern)!\(")
 # Node cannot fork but into another program, and the simulator never does. Python forks with the interpreter's lock, under which alone
 # the log's is held.
-NEVER_FORKED = {("core/src/client/simulated.rs", "NOBODYS"), ("py/src/lib.rs", "LOG")}
+NEVER_FORKED = {("core/src/client/simulated.rs", "NOBODYS"), ("py/src/log.rs", "LOG")}
 
 
 def half_made(root=ROOT):

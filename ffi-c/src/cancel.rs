@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use quorlock_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
-use crate::handle::{self, Handle, Shared};
+use crate::handle::{self, Handle, Shareable};
 
 /// A token that ends waits from another thread. One token may be given to many
 /// calls; once used it stays so.
@@ -18,7 +18,7 @@ impl Handle for quorlock_cancel_t {
     const ANEW: &str = "token";
 }
 
-impl Shared for quorlock_cancel_t {
+impl Shareable for quorlock_cancel_t {
     type Share = Arc<watch::Sender<bool>>;
 
     fn share(&self) -> Arc<watch::Sender<bool>> {
@@ -26,13 +26,13 @@ impl Shared for quorlock_cancel_t {
     }
 }
 
-/// A token, or none, as a call hears of it that goes on: the token may be freed meanwhile, and is then not used any more.
+/// The signal of a token, or of none, for a call under way. The token may be freed meanwhile, and is then not used any more.
 #[derive(Clone)]
-pub(crate) struct Heard(Option<watch::Receiver<bool>>);
+pub(crate) struct CancelSignal(Option<watch::Receiver<bool>>);
 
-impl Heard {
-    pub(crate) fn of(token: Option<&quorlock_cancel_t>) -> Heard {
-        Heard(token.map(|token| token.0.subscribe()))
+impl CancelSignal {
+    pub(crate) fn of(token: Option<&quorlock_cancel_t>) -> CancelSignal {
+        CancelSignal(token.map(|token| token.0.subscribe()))
     }
 
     /// Does `work` unless the token is used. What was begun is undone by dropping it.
@@ -47,11 +47,11 @@ impl Heard {
     }
 }
 
-/// As [`Heard::unless_used`], for a call that waits once.
+/// As [`CancelSignal::unless_used`], for a call that waits once.
 pub(crate) fn unless_used<T, F: Future<Output = Result<T, Error>>>(
     token: Option<&quorlock_cancel_t>, work: F,
 ) -> impl Future<Output = Result<T, Error>> + use<T, F> {
-    Heard::of(token).unless_used(work)
+    CancelSignal::of(token).unless_used(work)
 }
 
 /// A new token. Free it with quorlock_cancel_free().

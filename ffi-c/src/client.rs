@@ -7,7 +7,7 @@ use quorlock_core::Client;
 
 use crate::client_options::quorlock_client_options_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
+use crate::handle::{self, Handle, Shareable, wait};
 use crate::lease::quorlock_lease_t;
 
 /// A set of nodes, and what runs for it: connections, renewal of leases.
@@ -20,7 +20,7 @@ impl Handle for quorlock_client_t {
     }
 }
 
-impl Shared for quorlock_client_t {
+impl Shareable for quorlock_client_t {
     type Share = Client;
 
     fn share(&self) -> Client {
@@ -130,8 +130,8 @@ pub extern "C" fn quorlock_client_init_set_forced(
 
 /// Goes on with a lease that another client has exported, see quorlock_lease_export(), as
 /// long as that has not ended: with what was left of its max_hold, the same ttl, or that if it
-/// is less, and a larger fence. Of two that adopt one lease one wins at most. Nobody acquires it
-/// once more by its lock. Nodes that do not answer are waited for as long as the client's wait,
+/// is less, and a larger fence. Of two that adopt one lease one wins at most. Its lock does not acquire it
+/// once more. Nodes that do not answer are waited for as long as the client's wait,
 /// at most for the ttl. The lease is to be freed with quorlock_lease_free().
 ///
 /// Fails with #QUORLOCK_LOCK_LOST if the lease has ended or another has adopted it;

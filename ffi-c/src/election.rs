@@ -10,17 +10,17 @@ use std::time::Duration;
 use quorlock_core::binding::{Failures, Owned, PerProcess, lock};
 use quorlock_core::{Election, Error, ErrorKind, Leadership, Lease, Lock, LossReason, Observer};
 
-use crate::cancel::{Heard, quorlock_cancel_t, unless_used};
+use crate::cancel::{CancelSignal, quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
-use crate::inspection::{Whose, quorlock_holder_t};
-use crate::lease::{Lost, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quorlock_lost_callback_t, tell};
+use crate::handle::{self, Handle, Shareable, wait};
+use crate::inspection::{HolderTexts, quorlock_holder_t};
+use crate::lease::{LossCallback, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quorlock_lost_callback_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
 use crate::time::QUORLOCK_DEFAULT;
 
-/// One candidate of an election. Whoever holds the lock of its name leads, for a term; the
-/// fence of a term grows from term to term. A term has no owner: it is not entered again,
+/// One candidate of an election. The candidate that holds the lock of its name leads, for a
+/// term; the fence of a term grows from term to term. A term has no owner: it is not entered again,
 /// and does not end with a thread. May be used by all threads at once, for one term at a
 /// time.
 pub struct quorlock_election_t(Arc<Candidate>);
@@ -31,7 +31,7 @@ impl Handle for quorlock_election_t {
     }
 }
 
-impl Shared for quorlock_election_t {
+impl Shareable for quorlock_election_t {
     type Share = Arc<Candidate>;
 
     fn share(&self) -> Arc<Candidate> {
@@ -43,21 +43,21 @@ pub(crate) struct Candidate {
     core: Election,
     lock: Lock,
     /// A fork may come while it is locked, before the client is used.
-    seat: PerProcess<Mutex<Option<Seated>>>,
+    seat: PerProcess<Mutex<Option<Seat>>>,
 }
 
 /// The term that a candidate has.
-struct Seated {
+struct Seat {
     term: Weak<Lease>,
-    /// Where the work of the term is told that it is over.
-    lost: Option<Arc<Lost>>,
+    /// The callback of the work, for the end of the term.
+    lost: Option<Arc<LossCallback>>,
 }
 
 /// Who leads, as far as the nodes say. It tells how it was. Free it with
 /// quorlock_leadership_free().
 pub struct quorlock_leadership_t {
     known: bool,
-    leader: Whose,
+    leader: HolderTexts,
 }
 
 impl Handle for quorlock_leadership_t {
@@ -69,7 +69,7 @@ pub struct quorlock_observer_t(Arc<Mutex<Observer>>);
 
 impl Handle for quorlock_observer_t {}
 
-impl Shared for quorlock_observer_t {
+impl Shareable for quorlock_observer_t {
     type Share = Arc<Mutex<Observer>>;
 
     fn share(&self) -> Arc<Mutex<Observer>> {
@@ -109,16 +109,16 @@ struct Calls {
 }
 
 /// A term as it is lent to C.
-struct Lent(*mut quorlock_lease_t);
+struct LentTerm(*mut quorlock_lease_t);
 
-impl Drop for Lent {
+impl Drop for LentTerm {
     fn drop(&mut self) {
         let _ = handle::free(self.0);
     }
 }
 
 /// How the work of a term has ended.
-struct Ended {
+struct Outcome {
     /// Whether the term was held to the end.
     held: bool,
     led: Duration,
@@ -131,41 +131,41 @@ fn forked() -> Error {
 }
 
 impl Candidate {
-    fn take_seat(&self, term: &Arc<Lease>, lost: Option<Arc<Lost>>) {
-        *lock(self.seat.get()) = Some(Seated { term: Arc::downgrade(term), lost });
+    fn take_seat(&self, term: &Arc<Lease>, lost: Option<Arc<LossCallback>>) {
+        *lock(self.seat.get()) = Some(Seat { term: Arc::downgrade(term), lost });
     }
 
     /// The term that it has is over, unless it has another.
     fn leave_seat(&self, term: &Arc<Lease>) {
         let mut seat = lock(self.seat.get());
-        if seat.as_ref().is_some_and(|seated| seated.term.as_ptr() == Arc::as_ptr(term)) {
+        if seat.as_ref().is_some_and(|seat| seat.term.as_ptr() == Arc::as_ptr(term)) {
             *seat = None;
         }
     }
 
     fn is_leader(&self) -> bool {
         let seat = lock(self.seat.get());
-        let term = seat.as_ref().and_then(|seated| seated.term.upgrade());
+        let term = seat.as_ref().and_then(|seat| seat.term.upgrade());
         // The term may be the last of its kind, and is then given up.
         drop(seat);
         term.is_some_and(|term| term.is_held())
     }
 
     /// The next term; none if it was lost before the thread went on.
-    fn elected(&self, heard: &Heard) -> Result<Option<Lease>, Error> {
+    fn elected(&self, signal: &CancelSignal) -> Result<Option<Lease>, Error> {
         let patient = self.lock.clone().wait(None);
-        let won = wait(heard.clone().unless_used(async move { patient.win().await }))?;
+        let won = wait(signal.clone().unless_used(async move { patient.win().await }))?;
         Ok(won.delivered().ok())
     }
 
     fn resign(&self) -> Result<bool, Error> {
-        let seated = lock(self.seat.get()).take();
-        let Some((term, lost)) = seated.and_then(|seated| Some((seated.term.upgrade()?, seated.lost))) else {
+        let seat = lock(self.seat.get()).take();
+        let Some((term, lost)) = seat.and_then(|seat| Some((seat.term.upgrade()?, seat.lost))) else {
             return Ok(false);
         };
         let released = term.clone();
         let mut release = Box::pin(async move { released.release().await });
-        // From here on it is over, so that who is told of it finds it so.
+        // From here on it is over, so that the callback finds it so.
         let begun = release.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if let Some(lost) = lost {
             lost.tell(term.loss().map_or(QUORLOCK_LEASE_RELEASED, LossReason::number));
@@ -178,15 +178,15 @@ impl Candidate {
 }
 
 /// Leads for one term, and gives it up when the work has returned.
-fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<Ended, Error> {
+fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<Outcome, Error> {
     let term = Owned::new(Arc::new(term));
-    let lost = Owned::new(Arc::new(Lost::default()));
+    let lost = Owned::new(Arc::new(LossCallback::default()));
     let led = Owned::new(candidate.core.stopwatch()?);
     lost.set(ptr::null(), calls.userdata, calls.lost, |lost| {
         term.on_lost(move |reason| lost.arrive(reason.number()));
     })?;
     candidate.take_seat(&term, Some(Arc::clone(&lost)));
-    let lent = Lent(handle::boxed(quorlock_lease_t::shared(Arc::clone(&term))));
+    let lent = LentTerm(handle::boxed(quorlock_lease_t::shared(Arc::clone(&term))));
     let mut why = [0; ROOM];
     // SAFETY: by the header's contract it can be called with its userdata as long as the run
     // lasts, and writes no more than there is room for.
@@ -196,7 +196,7 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
     }
     let (held, led) = (term.is_held(), led());
     match term.loss() {
-        // Told now, if that has not come to a thread of the library's yet.
+        // The callback is called now, if no thread of the library's has come to that.
         Some(reason) => drop(lost.tell(reason.number())),
         None => lost.forget(),
     }
@@ -211,7 +211,7 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
     drop(lent);
     let given_up = Arc::clone(&term);
     let released = wait(async move { given_up.release().await })?;
-    Ok(Ended { held: held && released, led, failed: (code != 0).then(|| reason(code, &why)) })
+    Ok(Outcome { held: held && released, led, failed: (code != 0).then(|| reason(code, &why)) })
 }
 
 /// Why the work failed, as it has written it.
@@ -259,7 +259,7 @@ pub extern "C" fn quorlock_election_free(election: *mut quorlock_election_t) {
     boundary!({ handle::free(election) });
 }
 
-/// Waits until the candidate leads, and gives its term, for those who loop by themselves: a
+/// Waits until the candidate leads, and gives its term, for programs that loop by themselves: a
 /// lease like any other. quorlock_unlock() of it resigns; stop when it is lost. `wait_ms` and
 /// `cancel` as of quorlock_lock(); #QUORLOCK_DEFAULT waits without end, unless the options
 /// say otherwise. A candidate that leads already and campaigns once more waits for its own
@@ -291,12 +291,12 @@ pub extern "C" fn quorlock_election_campaign(
 /// 100 ms after it called `work` at the earliest.
 ///
 /// `work` runs on the calling thread, where nothing can stop it when the term is lost: it
-/// has to look, or to be told. It is not begun again before it has returned.
+/// has to look, or `lost` has to stop it. It is not begun again before it has returned.
 ///
 /// - `lost`, if not NULL, is called once when the term is over before `work` has returned,
 ///   with what quorlock_lease_state() says: the reason of its loss, or
 ///   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on a thread
-///   that losses are told on, or on the one that resigns, so that it can tell `work` to stop
+///   for loss callbacks, or on the thread that resigns, so that it can have `work` stop
 ///   now; but for a loss that is seen only when `work` has returned, on the calling thread.
 /// - `stopped`, if not NULL, is called when `work` has returned, and after `lost`. Then the
 ///   term is given up.
@@ -325,24 +325,24 @@ pub extern "C" fn quorlock_election_run(
         let calls = Calls { userdata, work, lost, stopped };
         // Both may be freed within the work, and a child may be forked there.
         let candidate = Owned::new(handle::share(election, "election")?);
-        let heard = Owned::new(Heard::of(handle::maybe(&cancel, "cancel")?));
+        let signal = Owned::new(CancelSignal::of(handle::maybe(&cancel, "cancel")?));
         let mut failures = Failures::default();
         loop {
-            let Some(term) = candidate.elected(&heard)? else { continue };
+            let Some(term) = candidate.elected(&signal)? else { continue };
             match lead(&candidate, term, calls)? {
-                Ended { held: true, failed: None, .. } if !again => return Ok(()),
-                Ended { held: true, failed: None, led } => {
+                Outcome { held: true, failed: None, .. } if !again => return Ok(()),
+                Outcome { held: true, failed: None, led } => {
                     let (core, pause) = (candidate.core.clone(), failures.none_after(led));
-                    wait(Heard::clone(&heard).unless_used(async move { core.pause(pause).await }))?;
+                    wait(CancelSignal::clone(&signal).unless_used(async move { core.pause(pause).await }))?;
                 }
-                Ended { held: true, failed: Some(why), led } => {
+                Outcome { held: true, failed: Some(why), led } => {
                     let pause = failures.pause_after(led);
                     candidate.core.tell_failed(&why, Some(pause));
                     let core = candidate.core.clone();
-                    wait(Heard::clone(&heard).unless_used(async move { core.pause(pause).await }))?;
+                    wait(CancelSignal::clone(&signal).unless_used(async move { core.pause(pause).await }))?;
                 }
-                Ended { held: false, failed: Some(why), .. } => candidate.core.tell_failed(&why, None),
-                Ended { held: false, failed: None, .. } => {}
+                Outcome { held: false, failed: Some(why), .. } => candidate.core.tell_failed(&why, None),
+                Outcome { held: false, failed: None, .. } => {}
             }
         }
     })
@@ -356,8 +356,8 @@ pub extern "C" fn quorlock_election_is_leader(election: *const quorlock_election
 
 /// Gives up the term that the candidate has, so that the next one is called; it may campaign
 /// again. `was_held` may be NULL and tells whether it still led; false where it has no term.
-/// The term ends at once, also where quorlock_election_run() has it: its `work` is told by
-/// its `lost` callback, and the run campaigns again when it has returned. Returns as
+/// The term ends at once, also where quorlock_election_run() has it: its `lost`
+/// callback is called, and the run campaigns again when it has returned. Returns as
 /// quorlock_unlock().
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_election_resign(
@@ -385,18 +385,18 @@ pub extern "C" fn quorlock_election_leader(
         handle::wanted(leadership, "leadership")?;
         let candidate = handle::share(election, "election")?;
         let leader = wait(async move { candidate.core.leader().await })?;
-        let found = quorlock_leadership_t { known: true, leader: Whose::of(leader.as_ref()) };
+        let found = quorlock_leadership_t { known: true, leader: HolderTexts::of(leader.as_ref()) };
         handle::give(leadership, "leadership", found)
     })
 }
 
-/// Whether the nodes said who leads, or that nobody does: false where too few answered.
+/// Whether the nodes said who leads, or that no candidate does: false where too few answered.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leadership_is_known(leadership: *const quorlock_leadership_t) -> bool {
     boundary!(or false, { Ok(handle::borrow(&leadership, "leadership")?.known) })
 }
 
-/// Who leads; with 0 votes where nobody does, or it is not known. `size` is
+/// Who leads; with 0 votes where no candidate does, or it is not known. `size` is
 /// sizeof(quorlock_holder_t), as of quorlock_inspection_holder(). The label lives as long as
 /// the leadership.
 #[unsafe(no_mangle)]
@@ -453,7 +453,7 @@ pub extern "C" fn quorlock_observer_next(
         };
         let (now, seen): (Leadership, Observer) = wait(unless_used(handle::maybe(&cancel, "cancel")?, look))?;
         *lock(&place) = seen;
-        let found = quorlock_leadership_t { known: now.is_known(), leader: Whose::of(now.leader()) };
+        let found = quorlock_leadership_t { known: now.is_known(), leader: HolderTexts::of(now.leader()) };
         handle::give(leadership, "leadership", found)
     })
 }

@@ -107,9 +107,9 @@ pub extern "C" fn quorlock_error_lock_name(error: *const quorlock_error_t, len: 
     })
 }
 
-/// The label of who held the lock, where a node has told it; NULL else. A wait that ends
+/// The label of the lock's holder, where a node has given it; NULL else. A wait that ends
 /// (#QUORLOCK_TIMEOUT) nearly always has it; a try (#QUORLOCK_CONTENDED) is mostly refused by
-/// a command that does not tell: ask quorlock_lock_inspect().
+/// a command that does not give it: ask quorlock_lock_inspect().
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_holder(error: *const quorlock_error_t) -> *const c_char {
     boundary!(or ptr::null(), {

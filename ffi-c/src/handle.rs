@@ -26,7 +26,7 @@ pub(crate) trait Handle: Send + Sync {
 }
 
 /// A handle that may be freed while a call on it is under way, by another thread or by a callback.
-pub(crate) trait Shared: Handle {
+pub(crate) trait Shareable: Handle {
     /// What the call goes on with.
     type Share;
 
@@ -34,13 +34,13 @@ pub(crate) trait Shared: Handle {
 }
 
 /// What the pointer leads to.
-struct Owned<T> {
+struct Allocation<T> {
     /// The process that made it.
     process: u32,
     handle: T,
 }
 
-impl<T: Handle> Owned<T> {
+impl<T: Handle> Allocation<T> {
     /// False for what was inherited by a fork. Locks in it may be held by threads
     /// that do not exist here: it must not be touched at all, not even to free it.
     fn is_ours(&self) -> bool {
@@ -61,7 +61,7 @@ fn null(what: &str) -> Error {
 pub(crate) fn borrow<'a, T: Handle>(pointer: &'a *const T, what: &str) -> Result<&'a T, Error> {
     // SAFETY: by the header's contract a pointer is NULL or from `boxed` and not
     // yet freed; only shared references to handles exist, but for builders.
-    let owned = unsafe { pointer.cast::<Owned<T>>().as_ref() }.ok_or_else(|| null(what))?;
+    let owned = unsafe { pointer.cast::<Allocation<T>>().as_ref() }.ok_or_else(|| null(what))?;
     if !owned.is_ours() {
         let anew = T::ANEW;
         let message = format!("the {what} was used before the process was forked: make a new {anew} in the child");
@@ -72,7 +72,7 @@ pub(crate) fn borrow<'a, T: Handle>(pointer: &'a *const T, what: &str) -> Result
 
 /// What a call that waits, or runs a callback, has of a handle. By the header's contract that
 /// may be freed meanwhile, so nothing of it is touched any more.
-pub(crate) fn share<T: Shared>(pointer: *const T, what: &str) -> Result<T::Share, Error> {
+pub(crate) fn share<T: Shareable>(pointer: *const T, what: &str) -> Result<T::Share, Error> {
     Ok(borrow(&pointer, what)?.share())
 }
 
@@ -90,13 +90,13 @@ pub(crate) fn maybe<'a, T: Handle>(pointer: &'a *const T, what: &str) -> Result<
 pub(crate) fn borrow_mut<'a, T: Handle>(pointer: *mut T, what: &str) -> Result<&'a mut T, Error> {
     // SAFETY: as for `borrow`; by the header's contract one thread at a time
     // uses a builder.
-    let owned = unsafe { pointer.cast::<Owned<T>>().as_mut() }.ok_or_else(|| null(what))?;
+    let owned = unsafe { pointer.cast::<Allocation<T>>().as_mut() }.ok_or_else(|| null(what))?;
     Ok(&mut owned.handle)
 }
 
 /// A new handle for C.
 pub(crate) fn boxed<T: Handle>(handle: T) -> *mut T {
-    Box::into_raw(Box::new(Owned { process: process_id(), handle })).cast()
+    Box::into_raw(Box::new(Allocation { process: process_id(), handle })).cast()
 }
 
 /// Writes a new handle to where C wants it.
@@ -132,9 +132,9 @@ pub(crate) fn fill<T: Copy>(out: *mut T, what: &str, room: usize, value: &T) -> 
 
 /// Frees a handle, unless it is NULL or the parent's.
 pub(crate) fn free<T: Handle>(pointer: *mut T) -> Result<(), Error> {
-    let pointer = pointer.cast::<Owned<T>>();
+    let pointer = pointer.cast::<Allocation<T>>();
     // SAFETY: as for `borrow`.
-    if unsafe { pointer.as_ref() }.is_some_and(Owned::is_ours) {
+    if unsafe { pointer.as_ref() }.is_some_and(Allocation::is_ours) {
         // SAFETY: it comes from `boxed`, and C gives it back here once.
         drop(unsafe { Box::from_raw(pointer) });
     }

@@ -13,12 +13,12 @@ use crate::lock::quorlock_lock_t;
 
 /// A quorum has the vote of one holder.
 pub const QUORLOCK_VERDICT_HELD: i32 = 1;
-/// A quorum keeps it taken for one that has released it: see
+/// A quorum keeps it taken for a lease that was released: see
 /// quorlock_lock_options_set_keep().
 pub const QUORLOCK_VERDICT_KEPT: i32 = 2;
-/// A quorum has no vote for anybody.
+/// A quorum has no vote for any holder.
 pub const QUORLOCK_VERDICT_FREE: i32 = 3;
-/// A quorum has answered and does not agree: somebody is about to win it, or to give
+/// A quorum has answered and does not agree: a client is about to win it, or to give
 /// it up, or has lost nodes.
 pub const QUORLOCK_VERDICT_SPLIT: i32 = 4;
 /// Fewer than a quorum have answered, but for nodes that may have lost what they had.
@@ -28,15 +28,15 @@ pub const QUORLOCK_VERDICT_UNKNOWN: i32 = 5;
 pub const QUORLOCK_ANY_FENCE: u64 = u64::MAX;
 
 /// What the nodes have of a lock, and what follows from that. It tells how it was:
-/// whoever wants to act on a lock has to acquire it. Free it with
+/// a program that wants to act on a lock has to acquire it. Free it with
 /// quorlock_inspection_free(). Its texts are UTF-8, end with NUL, and live as long
 /// as it does.
 pub struct quorlock_inspection_t {
     verdict: i32,
-    holder: Whose,
+    holder: HolderTexts,
     fence: u64,
     queued: u32,
-    nodes: Vec<View>,
+    nodes: Vec<NodeTexts>,
     slots_held: u32,
     slots: Vec<Inspection>,
 }
@@ -52,7 +52,7 @@ pub struct quorlock_holder_t {
     /// The label of its client. NULL where it has none, or is a client of another
     /// library.
     pub label: *const c_char,
-    /// How many nodes have its vote; 0: nobody holds it.
+    /// How many nodes have its vote; 0: it has no holder.
     pub votes: u64,
     /// For how many more milliseconds a quorum of these votes lasts, unless they are
     /// renewed; -1: they have no end.
@@ -76,15 +76,15 @@ pub struct quorlock_node_view_t {
     pub node: *const c_char,
     /// What stands there, as a word: "held", "shared" (by readers), "kept", "free",
     /// "reserved" (free, and kept for a waiter that was called), "foreign" (of another
-    /// library, or nobody), "unknown".
+    /// library, or of none), "unknown".
     pub state: *const c_char,
-    /// The label of who has the vote. NULL for none.
+    /// The label of the holder that has the vote. NULL for none.
     pub label: *const c_char,
     /// Why it did not say. NULL where it did.
     pub error: *const c_char,
     /// For how many more milliseconds that lasts; -1: without an end, or not known.
     pub left_ms: i64,
-    /// The last fence that the node has counted, for whoever asked last; 0 for none.
+    /// The last fence that the node has counted, for the client that asked last; 0 for none.
     pub fence: u64,
     /// How many wait in its queue.
     pub queued: u64,
@@ -93,7 +93,7 @@ pub struct quorlock_node_view_t {
 }
 
 /// The text of a holder, and its numbers.
-pub(crate) struct Whose {
+pub(crate) struct HolderTexts {
     label: Option<CString>,
     votes: u64,
     left_ms: i64,
@@ -102,7 +102,7 @@ pub(crate) struct Whose {
 }
 
 /// The texts of a node, and its numbers.
-struct View {
+struct NodeTexts {
     node: CString,
     state: CString,
     label: Option<CString>,
@@ -125,9 +125,9 @@ fn text(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
-impl View {
-    fn of(view: &NodeView) -> View {
-        View {
+impl NodeTexts {
+    fn of(view: &NodeView) -> NodeTexts {
+        NodeTexts {
             node: c_text(view.node()),
             state: c_text(view.state()),
             label: view.label().map(c_text),
@@ -140,9 +140,9 @@ impl View {
     }
 }
 
-impl Whose {
-    pub(crate) fn of(holder: Option<&Holder>) -> Whose {
-        Whose {
+impl HolderTexts {
+    pub(crate) fn of(holder: Option<&Holder>) -> HolderTexts {
+        HolderTexts {
             label: holder.and_then(Holder::label).map(c_text),
             votes: holder.map_or(0, |holder| holder.votes() as u64),
             left_ms: holder.map_or(0, |holder| holder.left().map_or(-1, millis)),
@@ -168,10 +168,10 @@ impl quorlock_inspection_t {
     fn of(found: &Inspection) -> quorlock_inspection_t {
         quorlock_inspection_t {
             verdict: found.verdict().number(),
-            holder: Whose::of(found.holder()),
+            holder: HolderTexts::of(found.holder()),
             fence: found.fence().unwrap_or(0),
             queued: found.queued(),
-            nodes: found.nodes().iter().map(View::of).collect(),
+            nodes: found.nodes().iter().map(NodeTexts::of).collect(),
             slots_held: found.slots_held(),
             slots: found.slots().to_vec(),
         }
@@ -196,7 +196,7 @@ pub extern "C" fn quorlock_lock_inspect(
     })
 }
 
-/// Whether somebody holds the lock, or keeps it, or is about to; not whether this
+/// Whether any client holds the lock, or keeps it, or is about to; not whether this
 /// process does.
 ///
 /// Fails as quorlock_lock_inspect(), and with #QUORLOCK_QUORUM_UNAVAILABLE where too
@@ -214,11 +214,11 @@ pub extern "C" fn quorlock_lock_is_locked(
     })
 }
 
-/// Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its
-/// vote on all nodes, whatever client or library put it there, and calls who waits next.
+/// Takes the lock away from its holder, or from what keeps it, for an operator: deletes the
+/// vote on all nodes, whatever client or library put it there, and calls the next waiter.
 /// Two requests to each node, each at most the node timeout; where so many nodes do not
 /// answer, or had no vote, that a request of the holder's which is under way might restore
-/// a quorum, a third after twice that. That nobody holds it is no error. `freed`, if not
+/// a quorum, a third after twice that. A lock without a holder is no error. `freed`, if not
 /// NULL, receives how many votes were taken away, 0 where nothing was there any more;
 /// `found`, if not NULL, how the lock stood before, to be freed with
 /// quorlock_inspection_free().
@@ -231,7 +231,7 @@ pub extern "C" fn quorlock_lock_is_locked(
 ///
 /// `fence` is #QUORLOCK_ANY_FENCE for any holder, else that of the lease that is to go, or
 /// what quorlock_inspection_holder() tells: then only from the hold that has it, so that
-/// whoever has got the lock since is never hit. 0, which a lease without fences has, is
+/// a holder that has got the lock since is never hit. 0, which a lease without fences has, is
 /// refused. Of a semaphore all slots are taken away, and `fence` has to be
 /// #QUORLOCK_ANY_FENCE.
 ///
@@ -253,7 +253,7 @@ pub extern "C" fn quorlock_lock_force_release(
     })
 }
 
-/// Takes one slot of a semaphore, counted from 0, away from whoever holds it, as
+/// Takes one slot of a semaphore, counted from 0, away from its holder, as
 /// quorlock_lock_force_release() does a lock.
 ///
 /// Fails as that, and with #QUORLOCK_INVALID_ARGUMENT where it is no semaphore, or has no
@@ -281,7 +281,7 @@ fn tell(forced: &Forced, freed: *mut u64, found: *mut *mut quorlock_inspection_t
 
 /// Waits until the lock is free, or a slot of a semaphore is, and takes nothing: `free`
 /// receives whether it was so before so many milliseconds were over, or #QUORLOCK_FOREVER.
-/// Another may have it a moment later: whoever wants it acquires it. It is looked at again
+/// Another may have it a moment later: to have it, acquire it. It is looked at again
 /// and again, every 50 to 500 ms.
 ///
 /// Fails as quorlock_lock_is_locked().
@@ -323,7 +323,7 @@ pub extern "C" fn quorlock_inspection_holder(
     boundary!(error, { handle::borrow(&inspection, "inspection")?.holder.tell(holder, size) })
 }
 
-/// The largest fence that a node has counted, by who holds the lock, or by who asked in
+/// The largest fence that a node has counted, for the holder, or for a client that asked in
 /// vain since: the holder's own is its `fence`. 0 for none.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_inspection_fence(inspection: *const quorlock_inspection_t) -> u64 {

@@ -57,8 +57,8 @@ pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_kind_summary(kind: i32) -> *const c_char {
     static SUMMARIES: Made<Names> = Made::new(|| {
-        let told = |kind: &ErrorKind| (kind.number(), c_text(kind.summary()));
-        ErrorKind::ALL.iter().map(told).collect()
+        let summary = |kind: &ErrorKind| (kind.number(), c_text(kind.summary()));
+        ErrorKind::ALL.iter().map(summary).collect()
     });
     boundary!(or std::ptr::null(), { Ok(name_in(&SUMMARIES, kind)) })
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use quorlock_core::binding::{Made, Mask, lock};
 use quorlock_core::{Error, Lease, LossReason};
 
-use crate::callback::{Callback, Slot};
+use crate::callback::{Callback, LossSlot, tell_loss};
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
-use crate::handle::{self, Handle, Shared, wait};
+use crate::handle::{self, Handle, Shareable, wait};
 use crate::queue::{News, Queue, quorlock_queue_t, shared};
 use crate::time::QUORLOCK_DEFAULT;
 
@@ -48,15 +48,13 @@ pub const QUORLOCK_LEASE_NONE: i32 = -2;
 /// so hold no lock then that the other callback takes.
 pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c_void, state: i32)>;
 
-type Function = unsafe extern "C" fn(*mut c_void, i32);
-
 /// A hold on a lock. Valid until released or lost; renewed in the background,
 /// unless its lock says otherwise. May be used by all threads at once.
 pub struct quorlock_lease_t {
+    /// Dropped first: the callbacks are over before the release begins.
+    on_loss: LossCallbacks,
     /// Shared with the calls under way, which may outlive the handle.
     pub(crate) lease: Arc<Lease>,
-    lost: Arc<Lost>,
-    stop: Arc<Lost>,
 }
 
 impl quorlock_lease_t {
@@ -65,85 +63,88 @@ impl quorlock_lease_t {
     }
 
     pub(crate) fn shared(lease: Arc<Lease>) -> quorlock_lease_t {
-        quorlock_lease_t { lease, lost: Arc::default(), stop: Arc::default() }
+        quorlock_lease_t { lease, on_loss: LossCallbacks::default() }
+    }
+}
+
+/// The two callbacks that a lease may have, or several leases together: both are called.
+#[derive(Default)]
+pub(crate) struct LossCallbacks {
+    /// For what uses the lease.
+    pub(crate) user: Arc<LossCallback>,
+    /// For what stops the work itself, on a thread of the library's.
+    pub(crate) stop: Arc<LossCallback>,
+}
+
+impl Drop for LossCallbacks {
+    fn drop(&mut self) {
+        self.user.close();
+        self.stop.close();
     }
 }
 
 /// Where the loss of one lease arrives, or the first of several.
-pub(crate) struct Lost {
+pub(crate) struct LossCallback {
     /// None once the lease is freed.
-    place: Mutex<Option<Arc<Place>>>,
-    /// Whether the core will tell us.
-    awaited: AtomicBool,
+    target: Mutex<Option<LossTarget>>,
+    /// Whether the core will call [`LossCallback::arrive`].
+    is_expected: AtomicBool,
 }
 
-/// One callback and where it is called, so that a loss that is on its way there finds that one or none.
-#[derive(Default)]
-pub(crate) struct Place {
-    slot: Slot<Callback<Function>>,
+/// One callback and where it is called, so that a loss that is on its way there finds that callback or none.
+#[derive(Clone, Default)]
+struct LossTarget {
+    slot: Arc<LossSlot>,
     /// None where no callback was ever given.
-    way: Option<Way>,
+    route: Option<Route>,
 }
 
 /// How a loss comes to the callback.
-enum Way {
+#[derive(Clone)]
+enum Route {
     /// On a thread of the library's, under the mask of the thread that gave the callback.
     Thread(Mask),
     /// A lease keeps no queue alive.
     Queue(Weak<Queue>),
 }
 
-impl Place {
-    /// Calls the callback, if there is one still. Returns whether it was called.
-    pub(crate) fn tell(&self, state: i32) -> bool {
-        let mut called = false;
-        self.slot.run(true, |told| {
-            called = true;
-            // SAFETY: by the header's contract the callback can be called
-            // with its userdata until it is taken back.
-            unsafe { (told.function)(told.userdata, state) };
-        });
-        called
+impl Default for LossCallback {
+    fn default() -> LossCallback {
+        LossCallback { target: Mutex::new(Some(LossTarget::default())), is_expected: AtomicBool::new(false) }
     }
 }
 
-impl Default for Lost {
-    fn default() -> Lost {
-        Lost { place: Mutex::new(Some(Arc::default())), awaited: AtomicBool::new(false) }
-    }
-}
-
-impl Lost {
-    fn place(&self) -> Option<Arc<Place>> {
-        lock(&self.place).clone()
+impl LossCallback {
+    fn target(&self) -> Option<LossTarget> {
+        lock(&self.target).clone()
     }
 
-    /// As [`Place::tell`], on this thread.
+    /// Calls the callback on this thread, if there is one still. Returns whether it was called.
     pub(crate) fn tell(&self, state: i32) -> bool {
-        self.place().is_some_and(|place| place.tell(state))
+        self.target().is_some_and(|target| tell_loss(&target.slot, state))
     }
 
     /// Takes a callback, or NULL for none, and the queue by which it is called. `await_loss`
-    /// has the core tell of the loss.
+    /// has the core call [`LossCallback::arrive`] at the loss.
     pub(crate) fn set(
-        self: &Arc<Lost>, queue: *const quorlock_queue_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
-        await_loss: impl FnOnce(Arc<Lost>),
+        self: &Arc<LossCallback>, queue: *const quorlock_queue_t, userdata: *mut c_void,
+        callback: quorlock_lost_callback_t, await_loss: impl FnOnce(Arc<LossCallback>),
     ) -> Result<(), Error> {
-        let way = match shared(queue)? {
-            Some(queue) => Way::Queue(Arc::downgrade(&queue)),
-            None => Way::Thread(Mask::here()),
+        let route = match shared(queue)? {
+            Some(queue) => Route::Queue(Arc::downgrade(&queue)),
+            None => Route::Thread(Mask::here()),
         };
-        let place = Arc::new(Place { slot: Slot::default(), way: Some(way) });
-        place.slot.set(callback.map(|function| Callback { function, userdata }));
-        // The one before is over first, so that the two never run at one time.
+        let target = LossTarget { slot: Arc::default(), route: Some(route) };
+        target.slot.set(callback.map(|function| Callback { function, userdata }));
+        // The callback before is over first, so that the two never run at one time.
         self.forget();
-        let before = match &mut *lock(&self.place) {
-            Some(current) => mem::replace(current, place),
+        let before = match &mut *lock(&self.target) {
+            Some(current) => mem::replace(current, target),
             None => return Ok(()),
         };
         // Another thread may have set it meanwhile.
         before.slot.set(None);
-        if callback.is_some() && !self.awaited.swap(true, Ordering::AcqRel) {
+        if callback.is_some() && !self.is_expected.swap(true, Ordering::AcqRel) {
             await_loss(self.clone());
         }
         Ok(())
@@ -151,52 +152,44 @@ impl Lost {
 
     /// Takes the callback back: when this returns, it is over.
     pub(crate) fn forget(&self) {
-        if let Some(place) = self.place() {
-            place.slot.set(None);
+        if let Some(target) = self.target() {
+            target.slot.set(None);
         }
     }
 
     /// The same for good, where the lease is freed: a call that is about to set another callback
     /// may go on after that.
-    pub(crate) fn close(&self) {
-        let last = lock(&self.place).take();
-        if let Some(place) = last {
-            place.slot.set(None);
+    fn close(&self) {
+        let last = lock(&self.target).take();
+        if let Some(target) = last {
+            target.slot.set(None);
         }
     }
 
     /// Where the core has found the loss out: on a thread of the library's.
-    pub(crate) fn arrive(self: Arc<Lost>, state: i32) {
+    pub(crate) fn arrive(self: Arc<LossCallback>, state: i32) {
         // First, so that a callback set from here on asks again.
-        self.awaited.store(false, Ordering::Release);
-        let Some(place) = self.place() else { return };
-        match &place.way {
+        self.is_expected.store(false, Ordering::Release);
+        let Some(LossTarget { slot, route: Some(route) }) = self.target() else { return };
+        match route {
             // A queue that was freed calls nothing any more.
-            Some(Way::Queue(queue)) => {
+            Route::Queue(queue) => {
                 if let Some(queue) = queue.upgrade() {
-                    queue.news.push(News::Lost(place.clone(), state));
+                    queue.news.push(News::Lost(slot, state));
                 }
             }
-            Some(Way::Thread(mask)) => drop(mask.over(|| place.tell(state))),
-            None => {}
+            Route::Thread(mask) => drop(mask.over(|| tell_loss(&slot, state))),
         }
     }
 }
 
 impl Handle for quorlock_lease_t {}
 
-impl Shared for quorlock_lease_t {
+impl Shareable for quorlock_lease_t {
     type Share = Arc<Lease>;
 
     fn share(&self) -> Arc<Lease> {
         self.lease.clone()
-    }
-}
-
-impl Drop for quorlock_lease_t {
-    fn drop(&mut self) {
-        self.lost.close();
-        self.stop.close();
     }
 }
 
@@ -338,10 +331,10 @@ pub extern "C" fn quorlock_lease_downgrade(lease: *const quorlock_lease_t, error
 /// client of the same nodes goes on: by quorlock_client_adopt() or its like, in another
 /// process, in another language, on another host. Free the text with quorlock_text_free().
 ///
-/// The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
+/// The lease is lengthened to its full ttl first. Then it is over here, and is not renewed:
 /// adopt it within the ttl, or for as long as it was extended beyond that, else the lock is
-/// free. Until then nobody could know of a loss, so leave alone what the lock protects. The text
-/// is a secret: whoever has it can take the lock.
+/// free. Until then a loss could not be noticed, so leave alone what the lock protects. The text
+/// is a secret: a program that has it can take the lock.
 ///
 /// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
 /// #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here
@@ -399,16 +392,16 @@ pub extern "C" fn quorlock_lease_set_lost_callback_on(
     boundary!(error, {
         let lent = handle::borrow(&lease, "lease")?;
         // Shares of its own: this waits for the callback before, which may free the lease.
-        let (lease, lost) = (lent.lease.clone(), lent.lost.clone());
-        lost.set(queue, userdata, callback, |lost| {
-            lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
+        let (lease, user) = (lent.lease.clone(), lent.on_loss.user.clone());
+        user.set(queue, userdata, callback, |user| {
+            lease.on_lost(move |reason| user.clone().arrive(reason.number()));
         })
     })
 }
 
 /// Has `callback` called at the loss as well, beside that of
 /// quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
-/// std::stop_token does, while the other is left to who uses the lease. Always on a thread
+/// std::stop_token does, while the other is left to the code that uses the lease. Always on a thread
 /// of the library's for callbacks; neither waits for the other. In all else as that.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_set_stop_callback(
@@ -417,9 +410,9 @@ pub extern "C" fn quorlock_lease_set_stop_callback(
 ) -> i32 {
     boundary!(error, {
         let lent = handle::borrow(&lease, "lease")?;
-        let (lease, stop) = (lent.lease.clone(), lent.stop.clone());
-        stop.set(ptr::null(), userdata, callback, |lost| {
-            lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
+        let (lease, stop) = (lent.lease.clone(), lent.on_loss.stop.clone());
+        stop.set(ptr::null(), userdata, callback, |stop| {
+            lease.on_lost(move |reason| stop.clone().arrive(reason.number()));
         })
     })
 }

@@ -8,7 +8,7 @@ use quorlock_core::{Error, Lock};
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
+use crate::handle::{self, Handle, Shareable, wait};
 use crate::lease::{quorlock_lease_t, tell};
 use crate::lock_options::{quorlock_lock_options_t, slots_of};
 use crate::time::QUORLOCK_DEFAULT;
@@ -22,7 +22,7 @@ impl Handle for quorlock_lock_t {
     }
 }
 
-impl Shared for quorlock_lock_t {
+impl Shareable for quorlock_lock_t {
     type Share = Lock;
 
     fn share(&self) -> Lock {

@@ -4,8 +4,8 @@ use std::panic::Location;
 
 use quorlock_core::Error;
 
-/// What is built, and the mistakes made with it that were not made good: of each setter, which is told by its place
-/// in the source, the last.
+/// What is built, and the mistakes made with it that were not made good: of each setter, which its place in the source
+/// names, the last.
 #[derive(Default)]
 pub(crate) struct Options<T> {
     built: T,

@@ -27,8 +27,8 @@ pub struct quorlock_probe_t {
     votes: u64,
     max_ttl_ms: i64,
     guard: bool,
-    nodes: Vec<Node>,
-    findings: Vec<Found>,
+    nodes: Vec<ReportTexts>,
+    findings: Vec<FindingTexts>,
 }
 
 impl Handle for quorlock_probe_t {
@@ -51,7 +51,7 @@ pub struct quorlock_set_report_t {
     pub guard: bool,
 }
 
-/// The state of one node. What is not known of one that cannot be used is NULL, or
+/// The state of one node. What is not known of a node that cannot be used is NULL, or
 /// -1 where no other meaning is named.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ pub struct quorlock_finding_t {
 }
 
 /// A node, and its texts for C.
-struct Node {
+struct ReportTexts {
     report: NodeReport,
     node: CString,
     server: Option<CString>,
@@ -131,7 +131,7 @@ struct Node {
 }
 
 /// The texts of a finding, and its node.
-struct Found {
+struct FindingTexts {
     id: CString,
     severity: CString,
     what: CString,
@@ -155,9 +155,9 @@ fn text(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
-impl Node {
-    fn of(report: &NodeReport) -> Node {
-        Node {
+impl ReportTexts {
+    fn of(report: &NodeReport) -> ReportTexts {
+        ReportTexts {
             node: c_text(&report.node),
             server: report.server.map(c_text),
             version: report.version.as_deref().map(c_text),
@@ -195,9 +195,9 @@ impl Node {
     }
 }
 
-impl Found {
-    fn of(found: &Finding, node: Option<usize>) -> Found {
-        Found {
+impl FindingTexts {
+    fn of(found: &Finding, node: Option<usize>) -> FindingTexts {
+        FindingTexts {
             id: c_text(found.id),
             severity: c_text(found.severity.as_str()),
             what: c_text(&found.what),
@@ -209,10 +209,10 @@ impl Found {
 
 impl quorlock_probe_t {
     fn of(probe: &Probe) -> quorlock_probe_t {
-        let of_set = probe.findings.iter().map(|found| Found::of(found, None));
+        let of_set = probe.findings.iter().map(|found| FindingTexts::of(found, None));
         let of_nodes = probe.nodes.iter().enumerate();
         let of_nodes =
-            of_nodes.flat_map(|(at, node)| node.findings.iter().map(move |found| Found::of(found, Some(at))));
+            of_nodes.flat_map(|(at, node)| node.findings.iter().map(move |found| FindingTexts::of(found, Some(at))));
         quorlock_probe_t {
             health: probe.health,
             set_name: c_text(&probe.set_name),
@@ -221,11 +221,11 @@ impl quorlock_probe_t {
             max_ttl_ms: millis(probe.max_ttl),
             guard: probe.guard,
             findings: of_set.chain(of_nodes).collect(),
-            nodes: probe.nodes.iter().map(Node::of).collect(),
+            nodes: probe.nodes.iter().map(ReportTexts::of).collect(),
         }
     }
 
-    fn node(&self, index: usize) -> Result<&Node, quorlock_core::Error> {
+    fn node(&self, index: usize) -> Result<&ReportTexts, quorlock_core::Error> {
         let beyond = || handle::invalid(format!("index is {index}: there are {} nodes", self.nodes.len()));
         self.nodes.get(index).ok_or_else(beyond)
     }

@@ -18,7 +18,7 @@ pub const QUORLOCK_LOG_WARN: i32 = 2;
 pub const QUORLOCK_LOG_INFO: i32 = 3;
 
 /// Called with each line of the log, on a thread of Quorlock's own for such
-/// calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
+/// calls. A callback that blocks holds up other lines, and no loss; beyond 1024 lines that
 /// wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
 /// holds no passwords and no tokens. While it runs, quorlock_log_event(), quorlock_log_template() and
 /// quorlock_log_field() tell what the line consists of. It must not throw.
@@ -31,42 +31,42 @@ static LOG: PerProcess<Slot<Callback<Function>>> = PerProcess::new();
 static SINK_IS_SET: AtomicBool = AtomicBool::new(false);
 
 /// A line whose callback runs.
-struct Told {
+struct Line {
     event: CString,
     template: CString,
     fields: Vec<(&'static str, CString)>,
 }
 
 thread_local! {
-    static TOLD: Cell<*const Told> = const { Cell::new(ptr::null()) };
+    static LINE: Cell<*const Line> = const { Cell::new(ptr::null()) };
 }
 
 /// What `look` finds in the line whose callback runs on this thread; NULL where none does.
-fn of_line(look: impl FnOnce(&Told) -> Option<&CStr>) -> *const c_char {
-    let told = TOLD.with(Cell::get);
+fn of_line(look: impl FnOnce(&Line) -> Option<&CStr>) -> *const c_char {
+    let line = LINE.with(Cell::get);
     // SAFETY: it is null, or `sink` below has it on this thread's stack.
-    let found = unsafe { told.as_ref() }.and_then(look);
+    let found = unsafe { line.as_ref() }.and_then(look);
     found.map_or(ptr::null(), CStr::as_ptr)
 }
 
 fn sink(level: Level, line: &LogEvent) {
     let level = match level {
         Level::Warn => QUORLOCK_LOG_WARN,
-        // Less grave ones that there may be one day, too.
+        // A level that a later core has is graver than none of these.
         _ => QUORLOCK_LOG_INFO,
     };
     let field = |(name, value): &(&'static str, String)| (*name, c_text(value));
-    let told = Told {
+    let parts = Line {
         event: c_text(line.name()),
         template: c_text(line.template()),
         fields: line.fields().iter().map(field).collect(),
     };
-    let line = c_text(line.message());
-    TOLD.with(|place| place.set(&raw const told));
+    let message = c_text(line.message());
+    LINE.with(|place| place.set(&raw const parts));
     // SAFETY: by the header's contract the callback can be called with its
     // userdata until it is taken back.
-    LOG.get().run(false, |told| unsafe { (told.function)(told.userdata, level, line.as_ptr()) });
-    TOLD.with(|place| place.set(ptr::null()));
+    LOG.get().run(false, |log| unsafe { (log.function)(log.userdata, level, message.as_ptr()) });
+    LINE.with(|place| place.set(ptr::null()));
 }
 
 /// Of the line whose log callback runs on the calling thread: what kind of thing it tells of, in
@@ -74,14 +74,14 @@ fn sink(level: Level, line: &LogEvent) {
 /// elsewhere.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_log_event() -> *const c_char {
-    boundary!(or ptr::null(), { Ok(of_line(|told| Some(&told.event))) })
+    boundary!(or ptr::null(), { Ok(of_line(|line| Some(&line.event))) })
 }
 
 /// As quorlock_log_event(): its text with the names of its fields in braces, the same for all lines
 /// of its kind, so that a log can group them: "the lease of the lock `{lock}` is lost: {reason}".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_log_template() -> *const c_char {
-    boundary!(or ptr::null(), { Ok(of_line(|told| Some(&told.template))) })
+    boundary!(or ptr::null(), { Ok(of_line(|line| Some(&line.template))) })
 }
 
 /// As quorlock_log_event(): what stands in the place of that name. "lock" is the name of a lock,
@@ -92,8 +92,8 @@ pub extern "C" fn quorlock_log_field(name: *const c_char) -> *const c_char {
         handle::wanted(name.cast_mut(), "name")?;
         // SAFETY: by the header's contract it is a text that ends with NUL.
         let name = unsafe { CStr::from_ptr(name) };
-        Ok(of_line(|told| {
-            let found = told.fields.iter().find(|(field, _)| field.as_bytes() == name.to_bytes());
+        Ok(of_line(|line| {
+            let found = line.fields.iter().find(|(field, _)| field.as_bytes() == name.to_bytes());
             found.map(|(_, value)| value.as_c_str())
         }))
     })
@@ -118,7 +118,7 @@ pub extern "C" fn quorlock_set_log_callback(userdata: *mut c_void, callback: quo
 
 /// Closes every client of the process, ends Quorlock's threads and waits for
 /// their end. Callbacks of losses come before it returns. For a program that
-/// wants to end without anything left running; one that just exits has its
+/// wants to end without anything left running; a program that just exits has its
 /// leases released too. No other call may be under way. Handles are to be freed
 /// all the same, before or after; a client made later starts the threads again,
 /// and finds memory:// nodes empty.

@@ -1,22 +1,21 @@
 //! The queue: how what was started reaches an event loop, on a thread of its own.
 //!
-//! Whoever drives the I/O puts what is done into a mailbox and writes one byte, if that
-//! was empty; the loop's thread then takes all there is and runs the callbacks.
+//! The thread that drives the I/O puts what is done into a mailbox and writes one byte, if that
+//! was empty; the loop's thread then takes all there is and runs the callbacks. The queue knows
+//! calls and losses by what they put into it, and imports neither.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::mem;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::binding::{Mailbox, Revocation, lock, this_thread};
 use quorlock_core::{Error, ErrorKind};
 
+use crate::callback::{LossSlot, tell_loss};
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared};
-use crate::lease::Place;
-use crate::start::{Outcome, Told};
+use crate::handle::{self, Handle, Shareable};
 
 /// Where an event loop hears what has come of calls that were started: a descriptor that
 /// can be read while something is there, for poll, epoll, libuv or any other, and
@@ -28,7 +27,7 @@ impl Handle for quorlock_queue_t {
     const ANEW: &str = "queue";
 }
 
-impl Shared for quorlock_queue_t {
+impl Shareable for quorlock_queue_t {
     type Share = Arc<Queue>;
 
     fn share(&self) -> Arc<Queue> {
@@ -36,50 +35,61 @@ impl Shared for quorlock_queue_t {
     }
 }
 
-/// What one loop is to be told, and what it waits for.
+/// What the callbacks of one loop are called for, and the calls that it waits for.
 pub(crate) struct Queue {
     pub(crate) news: Arc<Mailbox<News>>,
     bell: Arc<Bell>,
-    awaited: Mutex<Awaited>,
+    calls: Mutex<Calls>,
     /// Rings when a callback has returned.
     idle: Condvar,
     numbers: AtomicU64,
 }
 
 #[derive(Default)]
-struct Awaited {
-    /// The calls under way, by number: each is taken out once, by whoever tells of it.
-    calls: HashMap<u64, (Told, Option<Revocation>)>,
-    /// The threads that run a callback of the queue, each once for every one that it is in.
-    telling: Vec<usize>,
+struct Calls {
+    /// The calls under way, by number. Each is taken out before its callback is called, so that the
+    /// callback is called once.
+    under_way: HashMap<u64, Call>,
+    /// The threads that run a callback of the queue, each as often as it is within one.
+    threads: Vec<usize>,
     closed: bool,
+}
+
+/// Calls the callback of a call. Dropped before that, it gives back what the call has won.
+pub(crate) type Report = Box<dyn FnOnce() + Send>;
+
+/// A call that is under way.
+pub(crate) struct Call {
+    /// Says that the queue was freed.
+    pub(crate) give_up: Report,
+    pub(crate) revocation: Option<Revocation>,
 }
 
 /// Something for the loop's thread.
 pub(crate) enum News {
     /// The call of that number is over.
-    Done(u64, Outcome),
+    Done(u64, Report),
     /// A lease is lost.
-    Lost(Arc<Place>, i32),
+    Lost(Arc<LossSlot>, i32),
 }
 
-/// A callback of the queue that runs on this thread. What frees the queue on another thread
-/// waits for its end.
-struct Telling<'a>(&'a Queue);
+/// The time in which this thread runs a callback of the queue. A thread that frees the queue
+/// meanwhile waits for its end.
+struct Running<'a>(&'a Queue);
 
-impl Drop for Telling<'_> {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
         let here = this_thread();
-        let mut awaited = lock(&self.0.awaited);
-        if let Some(at) = awaited.telling.iter().rposition(|thread| *thread == here) {
-            awaited.telling.remove(at);
+        let mut calls = lock(&self.0.calls);
+        if let Some(at) = calls.threads.iter().rposition(|thread| *thread == here) {
+            calls.threads.remove(at);
         }
-        drop(awaited);
+        drop(calls);
         self.0.idle.notify_all();
     }
 }
 
-/// Both ends live as long as either is used: a byte that is written for nobody raises no
+/// Both ends live as long as either is used: a byte that no end is left to read would raise a
 /// signal.
 struct Bell {
     reader: Socket,
@@ -98,7 +108,7 @@ fn pair() -> std::io::Result<(Socket, Socket)> {
 }
 
 /// Two ends that are connected. Windows has no such call, so they meet on a port of this machine,
-/// to which somebody else may have come first.
+/// to which another program may have come first.
 #[cfg(windows)]
 fn pair() -> std::io::Result<(Socket, Socket)> {
     let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
@@ -139,7 +149,7 @@ impl Queue {
         Ok(Queue {
             news: Arc::new(Mailbox::new(ring)),
             bell,
-            awaited: Mutex::default(),
+            calls: Mutex::default(),
             idle: Condvar::new(),
             numbers: AtomicU64::new(0),
         })
@@ -149,80 +159,80 @@ impl Queue {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Keeps whom to tell of a call, before it can be over.
-    pub(crate) fn expect(&self, number: u64, told: Told, revocation: Option<Revocation>) -> Result<(), Error> {
-        let mut awaited = lock(&self.awaited);
-        if awaited.closed {
+    /// Expects the news of a call, before the call can be over.
+    pub(crate) fn expect(&self, number: u64, call: Call) -> Result<(), Error> {
+        let mut calls = lock(&self.calls);
+        if calls.closed {
             return Err(Error::from_binding(ErrorKind::Closed, "the queue has been freed"));
         }
-        awaited.calls.insert(number, (told, revocation));
+        calls.under_way.insert(number, call);
         Ok(())
     }
 
-    /// Nobody is to be told of that call, which could not be started.
+    /// Expects nothing of that call any more, which could not be started.
     pub(crate) fn forget(&self, number: u64) {
-        let call = lock(&self.awaited).calls.remove(&number);
+        let call = lock(&self.calls).under_way.remove(&number);
         drop(call);
     }
 
-    /// Tells all there is, until a callback or another thread frees the queue. Returns how many
-    /// callbacks were called.
+    /// Calls the callbacks of all there is, until a callback or another thread frees the queue.
+    /// Returns how many were called.
     fn dispatch(&self) -> usize {
         let mut bytes = [0; 64];
         while matches!((&self.bell.reader).read(&mut bytes), Ok(64)) {}
-        let mut told = 0;
+        let mut called = 0;
         // What is left of them at the end is dropped: a lease that was won is given back.
         for news in self.news.take() {
             // Asked for each of them: the callback before may have freed the queue.
-            let mut awaited = lock(&self.awaited);
-            if awaited.closed {
+            let mut calls = lock(&self.calls);
+            if calls.closed {
                 break;
             }
             match news {
-                News::Done(number, outcome) => {
-                    let call = awaited.calls.remove(&number);
-                    let Some((whom, _revocation)) = call else {
-                        // First: a lease that goes with the outcome takes locks of its own.
-                        drop(awaited);
+                News::Done(number, report) => {
+                    let Some(_call) = calls.under_way.remove(&number) else {
+                        // First: a lease that goes with the report takes locks of its own.
+                        drop(calls);
                         continue;
                     };
-                    let _telling = self.telling(awaited);
-                    whom.tell(outcome);
-                    told += 1;
+                    let _running = self.running(calls);
+                    report();
+                    called += 1;
                 }
-                News::Lost(place, state) => {
-                    let _telling = self.telling(awaited);
-                    told += usize::from(place.tell(state));
+                News::Lost(slot, state) => {
+                    let _running = self.running(calls);
+                    called += usize::from(tell_loss(&slot, state));
                 }
             }
         }
-        told
+        called
     }
 
     /// Notes that this thread calls a callback, under the lock by which the queue was seen not to
     /// be closed. That is let go, for the callback may start the next call, or free the queue.
-    fn telling(&self, mut awaited: MutexGuard<'_, Awaited>) -> Telling<'_> {
-        awaited.telling.push(this_thread());
-        Telling(self)
+    fn running(&self, mut calls: MutexGuard<'_, Calls>) -> Running<'_> {
+        calls.threads.push(this_thread());
+        Running(self)
     }
 
-    /// Ends what is under way, and tells so. When this returns no callback runs, but one that
+    /// Gives up the calls under way. When this returns no callback runs, but the callback that
     /// itself has called this, and none is called any more.
     fn close(&self) {
         let here = this_thread();
-        let mut awaited = lock(&self.awaited);
-        awaited.closed = true;
-        // Nor is another thread's awaited within a callback: that one may wait for this.
-        while !awaited.telling.is_empty() && !awaited.telling.contains(&here) {
-            awaited = self.idle.wait(awaited).unwrap_or_else(PoisonError::into_inner);
+        let mut calls = lock(&self.calls);
+        calls.closed = true;
+        // A callback that frees the queue does not wait for another thread's, which may wait for
+        // it.
+        while !calls.threads.is_empty() && !calls.threads.contains(&here) {
+            calls = self.idle.wait(calls).unwrap_or_else(PoisonError::into_inner);
         }
-        let calls = mem::take(&mut awaited.calls);
-        drop(awaited);
-        // What was won and not told of is given back here.
+        let under_way = mem::take(&mut calls.under_way);
+        drop(calls);
+        // What was won and not reported is given back here.
         self.news.close();
-        for (whom, revocation) in calls.into_values() {
+        for Call { give_up, revocation } in under_way.into_values() {
             drop(revocation);
-            whom.give_up();
+            give_up();
         }
     }
 }
@@ -266,14 +276,14 @@ pub extern "C" fn quorlock_queue_dispatch(queue: *const quorlock_queue_t) -> usi
     })
 }
 
-/// Frees a queue. NULL is allowed. Each call that was started with it and has not been
-/// told of is now: its callback is called on this thread, before this returns, with
+/// Frees a queue. NULL is allowed. Each call that was started with it and whose callback has
+/// not been called is given up: the callback is called on this thread, before this returns, with
 /// #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
-/// goes on. Losses that were to come by it are told no more. Locks, leases and clients may
+/// goes on. Losses that were to come by it come no more. Locks, leases and clients may
 /// be freed before or after.
 ///
-/// When it returns, no callback of the queue runs, and none will: it waits for one that another
-/// thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
+/// When it returns, no callback of the queue runs, and none will: it waits for a callback that
+/// another thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
 /// it waits for none, and that one is the last on its thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_free(queue: *mut quorlock_queue_t) {
@@ -283,9 +293,4 @@ pub extern "C" fn quorlock_queue_free(queue: *mut quorlock_queue_t) {
 /// A queue that C lends, or NULL for the library's own thread.
 pub(crate) fn shared(queue: *const quorlock_queue_t) -> Result<Option<Arc<Queue>>, Error> {
     Ok(handle::maybe(&queue, "queue")?.map(|queue| queue.0.clone()))
-}
-
-/// NULL, for a result that there is not.
-pub(crate) fn none<T>() -> *mut T {
-    ptr::null_mut()
 }

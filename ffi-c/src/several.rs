@@ -9,9 +9,9 @@ use quorlock_core::{Error, Leases, Lock, Locks};
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle, Shared, wait};
+use crate::handle::{self, Handle, Shareable, wait};
 use crate::lease::{
-    Lost, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
+    LossCallbacks, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
 };
 use crate::lock_options::quorlock_lock_options_t;
 use crate::queue::quorlock_queue_t;
@@ -27,7 +27,7 @@ impl Handle for quorlock_locks_t {
     }
 }
 
-impl Shared for quorlock_locks_t {
+impl Shareable for quorlock_locks_t {
     type Share = Vec<Lock>;
 
     fn share(&self) -> Vec<Lock> {
@@ -37,35 +37,28 @@ impl Shared for quorlock_locks_t {
 
 /// Holds on several locks that were acquired together. They are held while each of them
 /// is. The loss of one is the loss of all: the work that needs them has to stop. Those that
-/// are not lost stay held until they are released, so that nobody else comes in while it
+/// are not lost stay held until they are released, so that no other client comes in while it
 /// stops. May be used by all threads at once.
 pub struct quorlock_leases_t {
+    /// Dropped first: the callbacks are over before the release begins.
+    on_loss: LossCallbacks,
     /// Shared with the calls under way, which may outlive the handle.
     pub(crate) leases: Arc<Leases>,
-    lost: Arc<Lost>,
-    stop: Arc<Lost>,
 }
 
 impl quorlock_leases_t {
     pub(crate) fn new(leases: Leases) -> quorlock_leases_t {
-        quorlock_leases_t { leases: Arc::new(leases), lost: Arc::default(), stop: Arc::default() }
+        quorlock_leases_t { leases: Arc::new(leases), on_loss: LossCallbacks::default() }
     }
 }
 
 impl Handle for quorlock_leases_t {}
 
-impl Shared for quorlock_leases_t {
+impl Shareable for quorlock_leases_t {
     type Share = Arc<Leases>;
 
     fn share(&self) -> Arc<Leases> {
         self.leases.clone()
-    }
-}
-
-impl Drop for quorlock_leases_t {
-    fn drop(&mut self) {
-        self.lost.close();
-        self.stop.close();
     }
 }
 
@@ -77,7 +70,7 @@ fn lent(name: Option<&[u8]>, len: *mut usize) -> Result<*const c_char, Error> {
 
 /// Makes several locks, for quorlock_lock_all(): `count` names, each as of
 /// quorlock_lock_new(), with `lens[i]` bytes at `names[i]`. In any order: they are taken in
-/// one that is the same in all programs. 1 to 16 that differ; one that is given twice is
+/// an order that is the same in all programs. 1 to 16 that differ; a name that is given twice is
 /// held once. `options` may be NULL for the client's, and freed afterwards.
 ///
 /// Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
@@ -114,11 +107,11 @@ pub extern "C" fn quorlock_locks_free(locks: *mut quorlock_locks_t) {
 /// Acquires all of the locks, or none, waiting at most `wait_ms` for all of them together;
 /// `wait_ms` and `cancel` as of quorlock_lock(). Calls that ask for the same names in any
 /// order, in whatever language, do not wait for each other in a ring. While it waits it
-/// holds those that come before the one it waits for, and the others can be had by anybody.
+/// holds those that come before the one it waits for, and the others are free to all callers.
 ///
-/// A lock that the owner holds already is entered again. One who holds a lock of another
-/// call, and waits here, can be in a ring with who does the same the other way round: that
-/// ends with the wait, and a warning in the log names both.
+/// A lock that the owner holds already is entered again. A caller that holds a lock of another
+/// call, and waits here, can be in a ring with a caller that does the same the other way round:
+/// the ring ends with the wait, and a warning in the log names both.
 ///
 /// Fails as quorlock_lock(), of the first lock that could not be had, which the error
 /// names: see quorlock_error_lock_name(). Nothing is held then, and no key stays behind.
@@ -131,7 +124,7 @@ pub extern "C" fn quorlock_lock_all(
     boundary!(error, {
         handle::wanted(leases, "leases")?;
         let asked = handle::share(locks, "locks")?;
-        // Each of them for the same owner, who may hold some already.
+        // Each of them for the same owner, which may hold some already.
         let mut asked = Locks::of(asked.into_iter().map(Lock::of_this_thread).collect());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
@@ -302,9 +295,9 @@ pub extern "C" fn quorlock_leases_set_lost_callback_on(
     boundary!(error, {
         let lent = handle::borrow(&leases, "leases")?;
         // Shares of its own: this waits for the callback before, which may free the leases.
-        let (leases, lost) = (lent.leases.clone(), lent.lost.clone());
-        lost.set(queue, userdata, callback, |lost| {
-            leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        let (leases, user) = (lent.leases.clone(), lent.on_loss.user.clone());
+        user.set(queue, userdata, callback, |user| {
+            leases.on_lost(move |_, reason| user.clone().arrive(reason.number()));
         })
     })
 }
@@ -318,9 +311,9 @@ pub extern "C" fn quorlock_leases_set_stop_callback(
 ) -> i32 {
     boundary!(error, {
         let lent = handle::borrow(&leases, "leases")?;
-        let (leases, stop) = (lent.leases.clone(), lent.stop.clone());
-        stop.set(ptr::null(), userdata, callback, |lost| {
-            leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        let (leases, stop) = (lent.leases.clone(), lent.on_loss.stop.clone());
+        stop.set(ptr::null(), userdata, callback, |stop| {
+            leases.on_lost(move |_, reason| stop.clone().arrive(reason.number()));
         })
     })
 }

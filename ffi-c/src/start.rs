@@ -1,6 +1,7 @@
 //! Calls that are started and return at once, whose end a callback tells.
 
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -10,10 +11,10 @@ use quorlock_core::{Error, ErrorKind, Lease, Leases, Locks};
 use crate::callback::Callback;
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::error::quorlock_error_t;
-use crate::handle;
+use crate::handle::{self, Handle};
 use crate::lease::quorlock_lease_t;
 use crate::lock::quorlock_lock_t;
-use crate::queue::{News, none, quorlock_queue_t, shared};
+use crate::queue::{Call, News, quorlock_queue_t, shared};
 use crate::several::{quorlock_leases_t, quorlock_locks_t};
 use crate::time::QUORLOCK_DEFAULT;
 
@@ -37,64 +38,56 @@ type Locked = unsafe extern "C" fn(*mut c_void, *mut quorlock_lease_t, *mut quor
 type AllLocked = unsafe extern "C" fn(*mut c_void, *mut quorlock_leases_t, *mut quorlock_error_t);
 type Unlocked = unsafe extern "C" fn(*mut c_void, bool, *mut quorlock_error_t);
 
-/// Whom to tell that a call is over.
-#[derive(Clone, Copy)]
-pub(crate) enum Told {
-    Locked(Callback<Locked>),
-    AllLocked(Callback<AllLocked>),
-    Unlocked(Callback<Unlocked>),
-}
+/// A callback that is called once with what has come of a call. A result that never comes to it is dropped, and so gives
+/// back what the call has won.
+trait Completion: Copy + Send + 'static {
+    type Value: Send + 'static;
 
-/// What a call has come to. Dropped untold, a lease is given back, and so are several.
-pub(crate) enum Outcome {
-    Lease(Result<Lease, Error>),
-    Leases(Result<Leases, Error>),
-    WasHeld(Result<bool, Error>),
-}
-
-impl Told {
     /// Calls the callback, on the thread that it is meant for.
-    pub(crate) fn tell(self, outcome: Outcome) {
-        match (self, outcome) {
-            (Told::Locked(told), Outcome::Lease(won)) => {
-                // Now it is the caller's, unless it has been lost meanwhile.
-                let (lease, error) = match won.and_then(Lease::delivered) {
-                    Ok(lease) => (handle::boxed(quorlock_lease_t::new(lease)), none()),
-                    Err(error) => (none(), object(&error)),
-                };
-                // SAFETY: by the header's contract the callback can be called once with
-                // its userdata.
-                unsafe { (told.function)(told.userdata, lease, error) };
-            }
-            (Told::AllLocked(told), Outcome::Leases(won)) => {
-                let (leases, error) = match won.and_then(Leases::delivered) {
-                    Ok(leases) => (handle::boxed(quorlock_leases_t::new(leases)), none()),
-                    Err(error) => (none(), object(&error)),
-                };
-                // SAFETY: as above.
-                unsafe { (told.function)(told.userdata, leases, error) };
-            }
-            (Told::Unlocked(told), Outcome::WasHeld(held)) => {
-                let (held, error) = match held {
-                    Ok(held) => (held, none()),
-                    Err(error) => (false, object(&error)),
-                };
-                // SAFETY: as above.
-                unsafe { (told.function)(told.userdata, held, error) };
-            }
-            // Each call has an outcome of its own kind.
-            _ => {}
-        }
-    }
+    fn complete(self, result: Result<Self::Value, Error>);
 
-    /// Tells that nobody awaits the call any more.
-    pub(crate) fn give_up(self) {
-        let why = Error::from_binding(ErrorKind::Cancelled, "the queue of the call was freed");
-        self.tell(match self {
-            Told::Locked(_) => Outcome::Lease(Err(why)),
-            Told::AllLocked(_) => Outcome::Leases(Err(why)),
-            Told::Unlocked(_) => Outcome::WasHeld(Err(why)),
-        });
+    /// Calls it where the queue of the call was freed.
+    fn give_up(self) {
+        self.complete(Err(Error::from_binding(ErrorKind::Cancelled, "the queue of the call was freed")));
+    }
+}
+
+impl Completion for Callback<Locked> {
+    type Value = Lease;
+
+    fn complete(self, won: Result<Lease, Error>) {
+        // Now it is the caller's, unless it has been lost meanwhile.
+        let (lease, error) = parts(won.and_then(Lease::delivered).map(quorlock_lease_t::new));
+        // SAFETY: by the header's contract the callback can be called once with its userdata.
+        unsafe { (self.function)(self.userdata, lease, error) };
+    }
+}
+
+impl Completion for Callback<AllLocked> {
+    type Value = Leases;
+
+    fn complete(self, won: Result<Leases, Error>) {
+        let (leases, error) = parts(won.and_then(Leases::delivered).map(quorlock_leases_t::new));
+        // SAFETY: as above.
+        unsafe { (self.function)(self.userdata, leases, error) };
+    }
+}
+
+impl Completion for Callback<Unlocked> {
+    type Value = bool;
+
+    fn complete(self, held: Result<bool, Error>) {
+        let error = held.as_ref().err().map_or(ptr::null_mut(), object);
+        // SAFETY: as above.
+        unsafe { (self.function)(self.userdata, held.unwrap_or(false), error) };
+    }
+}
+
+/// A result as C takes it: the handle or the error, and NULL for the other.
+fn parts<T: Handle>(result: Result<T, Error>) -> (*mut T, *mut quorlock_error_t) {
+    match result {
+        Ok(handle) => (handle::boxed(handle), ptr::null_mut()),
+        Err(error) => (ptr::null_mut(), object(&error)),
     }
 }
 
@@ -102,24 +95,21 @@ fn object(error: &Error) -> *mut quorlock_error_t {
     handle::boxed(quorlock_error_t::new(error))
 }
 
-fn wanted<F>(callback: Option<F>) -> Result<F, Error> {
-    callback.ok_or_else(|| handle::invalid("callback is NULL"))
-}
-
 /// Starts a call. Its callback is called on the queue's thread, or on the library's own.
-fn begin<T: Send + 'static>(
-    queue: *const quorlock_queue_t, told: Told, revocable: bool,
-    work: impl Future<Output = Result<T, Error>> + Send + 'static, outcome: fn(Result<T, Error>) -> Outcome,
+fn begin<C: Completion>(
+    queue: *const quorlock_queue_t, callback: C, revocable: bool,
+    work: impl Future<Output = Result<C::Value, Error>> + Send + 'static,
 ) -> Result<(), Error> {
     let Some(queue) = shared(queue)? else {
         let mask = Mask::here();
-        let tell = move |done| dispatch(move || mask.over(|| told.tell(outcome(done))));
-        let (work, _) = call(work, false, tell);
+        let report = move |result| dispatch(move || mask.over(|| callback.complete(result)));
+        let (work, _) = call(work, false, report);
         return start(vec![work]);
     };
     let (number, news) = (queue.number(), queue.news.clone());
-    let (work, revocation) = call(work, revocable, move |done| news.push(News::Done(number, outcome(done))));
-    queue.expect(number, told, revocation)?;
+    let report = move |result| news.push(News::Done(number, Box::new(move || callback.complete(result))));
+    let (work, revocation) = call(work, revocable, report);
+    queue.expect(number, Call { give_up: Box::new(move || callback.give_up()), revocation })?;
     start(vec![work]).inspect_err(|_| queue.forget(number))
 }
 
@@ -143,7 +133,7 @@ fn on_its_way(
 ///
 /// When #QUORLOCK_OK was returned, `callback` is called exactly once: by
 /// quorlock_queue_dispatch() or quorlock_queue_free() of `queue`; with NULL for `queue` on
-/// a thread that losses are told on, where it may block as a quorlock_lost_callback_t may,
+/// a thread for loss callbacks, where it may block as a quorlock_lost_callback_t may,
 /// and run at the same time as other callbacks. On another code it is never called. Its error is of one of
 /// the kinds of quorlock_lock(); closing the client ends it with #QUORLOCK_CLOSED, a token
 /// that is used before the lock was won with #QUORLOCK_CANCELLED. A lease that was lost
@@ -163,14 +153,14 @@ pub extern "C" fn quorlock_lock_start(
     userdata: *mut c_void, callback: quorlock_locked_callback_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let told = Told::Locked(Callback { function: wanted(callback)?, userdata });
+        let callback = Callback::of(callback, userdata)?;
         let mut asked = handle::borrow(&lock, "lock")?.0.clone();
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
         let win = async move { asked.win().await };
         let work = unless_used(handle::maybe(&cancel, "cancel")?, win);
-        begin(queue, told, true, work, Outcome::Lease)
+        begin(queue, callback, true, work)
     })
 }
 
@@ -188,12 +178,12 @@ pub extern "C" fn quorlock_unlock_start(
     callback: quorlock_unlocked_callback_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
+        let callback = Callback::of(callback, userdata)?;
         let lease = Arc::clone(&handle::borrow(&lease, "lease")?.lease);
         // First, so that nothing is released by a call that fails.
         shared(queue)?;
         let work = on_its_way(async move { lease.release().await });
-        begin(queue, told, false, work, Outcome::WasHeld)
+        begin(queue, callback, false, work)
     })
 }
 
@@ -209,14 +199,14 @@ pub extern "C" fn quorlock_lock_all_start(
     userdata: *mut c_void, callback: quorlock_all_locked_callback_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let told = Told::AllLocked(Callback { function: wanted(callback)?, userdata });
+        let callback = Callback::of(callback, userdata)?;
         let mut asked = Locks::of(handle::borrow(&locks, "locks")?.0.clone());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
         let win = async move { asked.win().await };
         let work = unless_used(handle::maybe(&cancel, "cancel")?, win);
-        begin(queue, told, true, work, Outcome::Leases)
+        begin(queue, callback, true, work)
     })
 }
 
@@ -231,10 +221,10 @@ pub extern "C" fn quorlock_unlock_all_start(
     callback: quorlock_unlocked_callback_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
+        let callback = Callback::of(callback, userdata)?;
         let leases = Arc::clone(&handle::borrow(&leases, "leases")?.leases);
         shared(queue)?;
         let work = on_its_way(async move { leases.release().await });
-        begin(queue, told, false, work, Outcome::WasHeld)
+        begin(queue, callback, false, work)
     })
 }

@@ -88,7 +88,7 @@ impl Election {
 /// Follows who leads.
 #[napi]
 pub struct Observer {
-    /// Nothing while it looks: whoever ends that ends the observer.
+    /// Nothing while it looks: a caller that ends the look ends the observer.
     core: Arc<Mutex<Option<CoreObserver>>>,
 }
 

@@ -21,7 +21,7 @@ pub struct Failure {
     pub nodes: Vec<NodeAnswer>,
     /// The lock that it is about.
     pub lock: Option<String>,
-    /// The label of who holds that.
+    /// The label of the lock's holder.
     pub holder: Option<String>,
 }
 

@@ -123,7 +123,7 @@ impl Port {
         entry(|| self.lease(lease)?.export_now())
     }
 
-    /// Its lock's name, of one that was adopted.
+    /// The name of the lock of a lease that was adopted.
     #[napi(catch_unwind)]
     pub fn name(&self, lease: i64) -> Either<Buffer, Failure> {
         entry(|| Ok(self.lease(lease)?.name().to_vec().into()))

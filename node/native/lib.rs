@@ -23,6 +23,7 @@ mod port;
 mod probe;
 mod queue;
 mod several;
+mod sink;
 mod sockets;
 
 use napi::Either;

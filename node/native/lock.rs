@@ -23,7 +23,7 @@ pub(crate) fn octets(name: &Name) -> Vec<u8> {
     }
 }
 
-/// Who holds a lease, for who may enter it again.
+/// The owner of a lease, which may enter it again.
 #[napi]
 pub struct Owner(quorlock::Owner);
 
@@ -110,27 +110,7 @@ impl Client {
         })
     }
 
-    /// Looks what the nodes have of it.
-    #[napi(catch_unwind)]
-    pub fn inspect(
-        &self,
-        port: &Port,
-        number: i64,
-        name: Name,
-        options: Option<LockOptions>,
-    ) -> Option<Failure> {
-        port.begin(
-            number,
-            false,
-            self.lock(&name, options.as_ref()),
-            |lock| async move {
-                let found = lock.inspect().await?;
-                Ok(Value::Inspection(Box::new(found)))
-            },
-        )
-    }
-
-    /// Takes it away from whoever holds it; `fence`: only from that one; `slot`: that one of a semaphore.
+    /// Takes the lock away from its holder; `fence`: only from the lease that has it; `slot`: that slot of a semaphore.
     #[napi(catch_unwind)]
     pub fn force_release(
         &self,
@@ -143,18 +123,14 @@ impl Client {
     ) -> Option<Failure> {
         // No fence is negative, and the core refuses 0.
         let fence = fence.map(|fence| u64::try_from(fence).unwrap_or(0));
-        port.begin(
-            number,
-            false,
-            self.lock(&name, options.as_ref()),
-            move |lock| async move {
-                let forced = match slot {
-                    Some(slot) => lock.force_release_slot(slot, fence).await?,
-                    None => lock.force_release(fence).await?,
-                };
-                Ok(Value::Forced(Box::new(forced)))
-            },
-        )
+        let asked = self.lock(&name, options.as_ref());
+        port.begin(number, false, asked, move |lock| async move {
+            let forced = match slot {
+                Some(slot) => lock.force_release_slot(slot, fence).await?,
+                None => lock.force_release(fence).await?,
+            };
+            Ok(Value::Forced(Box::new(forced)))
+        })
     }
 
     /// Waits until it is free, for so many milliseconds at most; infinite: without end.
@@ -173,55 +149,36 @@ impl Client {
             lock.wait_until_free(wait).await.map(Value::Flag)
         })
     }
+}
 
-    /// Whether somebody holds it.
-    #[napi(catch_unwind)]
-    pub fn is_locked(
-        &self,
-        port: &Port,
-        number: i64,
-        name: Name,
-        options: Option<LockOptions>,
-    ) -> Option<Failure> {
-        port.begin(
-            number,
-            false,
-            self.lock(&name, options.as_ref()),
-            |lock| async move { lock.is_locked().await.map(Value::Flag) },
-        )
-    }
+/// Operations that ask for nothing but a lock, and which no call can revoke.
+macro_rules! ask {
+    ($($(#[$doc:meta])* $name:ident: |$lock:ident| $work:expr;)+) => {
+        #[napi]
+        impl Client {$(
+            $(#[$doc])*
+            #[napi(catch_unwind)]
+            pub fn $name(
+                &self,
+                port: &Port,
+                number: i64,
+                name: Name,
+                options: Option<LockOptions>,
+            ) -> Option<Failure> {
+                let asked = self.lock(&name, options.as_ref());
+                port.begin(number, false, asked, |$lock| async move { $work })
+            }
+        )+}
+    };
+}
 
-    /// Who does.
-    #[napi(catch_unwind)]
-    pub fn holder(
-        &self,
-        port: &Port,
-        number: i64,
-        name: Name,
-        options: Option<LockOptions>,
-    ) -> Option<Failure> {
-        port.begin(
-            number,
-            false,
-            self.lock(&name, options.as_ref()),
-            |lock| async move { lock.holder().await.map(Value::Holder) },
-        )
-    }
-
+ask! {
+    /// Looks what the nodes have of the lock.
+    inspect: |lock| lock.inspect().await.map(Box::new).map(Value::Inspection);
+    /// Whether any client holds the lock.
+    is_locked: |lock| lock.is_locked().await.map(Value::Flag);
+    /// The holder of the lock.
+    holder: |lock| lock.holder().await.map(Value::Holder);
     /// Releases what the owner among the options holds.
-    #[napi(catch_unwind)]
-    pub fn release(
-        &self,
-        port: &Port,
-        number: i64,
-        name: Name,
-        options: Option<LockOptions>,
-    ) -> Option<Failure> {
-        port.begin(
-            number,
-            false,
-            self.lock(&name, options.as_ref()),
-            |lock| async move { lock.release().await.map(Value::Flag) },
-        )
-    }
+    release: |lock| lock.release().await.map(Value::Flag);
 }

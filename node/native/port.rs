@@ -1,7 +1,7 @@
 //! How results reach JavaScript: one callback per environment for all of them.
 //!
 //! JavaScript numbers its operations. Those it starts in one turn are submitted
-//! together, so that their requests leave together; one that is alone is begun on the
+//! together, so that their requests leave together; an operation that is alone is begun on the
 //! thread of the loop (see [`sockets`]). What has completed is queued;
 //! the first rings the bell, and JavaScript takes all there is in one call and
 //! settles its promises. While operations are awaited, and only then, the bell keeps the
@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Waker};
 
-use napi::bindgen_prelude::{Array, Function, FunctionRef, JsValue, Unknown};
+use napi::bindgen_prelude::{Function, FunctionRef, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
@@ -20,13 +20,12 @@ use quorlock::binding::{Revocation, Steps, Task, Turn, call, caught, lock, spawn
 use quorlock::{Client, Error, Lease, Lost};
 
 use crate::failure::{Failure, checked, entry};
-use crate::queue::{Bell, Event, Queue, Value, Won};
-use crate::several::Leases;
-use crate::{events, log, sockets};
+use crate::queue::{Bell, Event, Queue, Value, WonLeases};
+use crate::{sink, sockets};
 
 /// A lease that JavaScript holds. Dropped, it is released in the background; one of
 /// several when those are dropped, too.
-pub(crate) struct Held {
+pub(crate) struct HeldLease {
     pub(crate) core: Arc<Lease>,
     /// Rings at the loss, as long as it lives.
     _lost: Lost,
@@ -67,12 +66,12 @@ pub struct Port {
     /// How the loop drives the I/O itself.
     steps: OnceLock<Option<Steps>>,
     /// What JavaScript holds, by the number of the operation that won it.
-    leases: Mutex<HashMap<i64, Held>>,
+    leases: Mutex<HashMap<i64, HeldLease>>,
 }
 
 #[napi]
 impl Port {
-    /// `ring` is called when there is something to [`take`](Port::take). `is_node`: whether
+    /// `ring` is called when there is something to take. `is_node`: whether
     /// the host is Node itself. Bun and Deno have libuv's functions by name alone (where they
     /// are called, Bun ends the process), and Deno frees nothing of what a worker had.
     #[napi(constructor, catch_unwind)]
@@ -94,7 +93,7 @@ impl Port {
         let queue = Arc::new(Queue::new(move || {
             ring.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }));
-        log::listen(&queue);
+        sink::listen(&queue);
         Ok(Port {
             queue,
             bell,
@@ -108,39 +107,10 @@ impl Port {
         })
     }
 
-    /// All that has happened since the last call, as `events.rs` lays it out.
-    #[napi(catch_unwind)]
-    pub fn take<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
-        let mut events = self.queue.take();
-        events.retain_mut(|event| match event {
-            Event::Done(number, done) => {
-                // Without a number it was given up, and a lease it has won is
-                // dropped here.
-                let awaited = lock(&self.running).remove(number).is_some();
-                if awaited {
-                    match done {
-                        Ok(Value::Lease(lease)) => {
-                            let lease = lease.take();
-                            *done = self.won(*number, lease).map(Value::Flag);
-                        }
-                        Ok(Value::Leases(won)) => {
-                            let won = won.take();
-                            *done = self.won_all(*number, won);
-                        }
-                        _ => {}
-                    }
-                }
-                awaited
-            }
-            _ => true,
-        });
-        events::array(env, events)
-    }
-
     /// Ends a turn of the event loop: submits what it has started.
     #[napi(catch_unwind)]
     pub fn submit(&self, env: &Env) -> Option<Failure> {
-        // Not before: whoever only loads the package needs no thread for I/O.
+        // Not before: a program that only loads the package needs no thread for I/O.
         let watched = || match self.ring.borrow_back(env) {
             Ok(ring) if self.is_node => sockets::watched(&ring, env, &self.queue),
             _ => None,
@@ -153,7 +123,7 @@ impl Port {
     }
 
     /// Ends an operation that is awaited no more, and has this many numbers; what it has won is
-    /// released, also where that was [taken](Port::take) already and JavaScript has yet to hear of it.
+    /// released, also where that was [taken](Port::news) already and JavaScript has yet to hear of it.
     #[napi(catch_unwind)]
     pub fn cancel(&self, number: i64, numbers: i64) -> Option<Failure> {
         checked(|| {
@@ -161,7 +131,7 @@ impl Port {
             drop(revoked);
             let mut leases = self.leases();
             let numbers = number..number.saturating_add(numbers);
-            let won: Vec<Held> = numbers.filter_map(|at| leases.remove(&at)).collect();
+            let won: Vec<HeldLease> = numbers.filter_map(|at| leases.remove(&at)).collect();
             // Not within the table's lock: it takes others.
             drop(leases);
             for held in won {
@@ -171,7 +141,7 @@ impl Port {
         })
     }
 
-    /// Tells of a loss once more, when the microtasks of this turn are done.
+    /// Reports a loss once more, when the microtasks of this turn are done.
     #[napi(catch_unwind)]
     pub fn put_off(&self, number: i64) {
         self.queue.push(Event::Lost(number, true));
@@ -205,6 +175,34 @@ impl Port {
 }
 
 impl Port {
+    /// All that has happened since the last call. What has been won is held for JavaScript from here on.
+    pub(crate) fn news(&self) -> Vec<Event> {
+        let mut events = self.queue.take();
+        events.retain_mut(|event| match event {
+            Event::Done(number, done) => {
+                // An operation without a number was given up, and the lease that it has won is
+                // dropped here.
+                let is_awaited = lock(&self.running).remove(number).is_some();
+                if is_awaited {
+                    match done {
+                        Ok(Value::Lease(lease)) => {
+                            let lease = lease.take();
+                            *done = self.won(*number, lease).map(Value::Flag);
+                        }
+                        Ok(Value::Leases(won)) => {
+                            let won = won.take();
+                            *done = self.won_all(*number, won);
+                        }
+                        _ => {}
+                    }
+                }
+                is_awaited
+            }
+            _ => true,
+        });
+        events
+    }
+
     /// Keeps what an operation has won, if JavaScript takes it in time: that may have
     /// been busy for longer than the ttl. Returns whether it has won anything.
     fn won(&self, number: i64, lease: Option<Lease>) -> Result<bool, Error> {
@@ -216,8 +214,8 @@ impl Port {
     }
 
     /// The same for leases that were won together.
-    fn won_all(&self, number: i64, won: Option<Won>) -> Result<Value, Error> {
-        let Some(Won { leases, names }) = won else {
+    fn won_all(&self, number: i64, won: Option<WonLeases>) -> Result<Value, Error> {
+        let Some(WonLeases { leases, names }) = won else {
             return Ok(Value::Nothing);
         };
         let leases = leases.delivered()?;
@@ -228,13 +226,14 @@ impl Port {
             self.hold(number + *place as i64, lease.clone());
         }
         let places = places.into_iter().map(|place| place as u32).collect();
-        Ok(Value::Kept(Leases::new(leases), places))
+        Ok(Value::Kept(leases, places))
     }
 
     fn hold(&self, number: i64, core: Arc<Lease>) {
         let queue = self.queue.clone();
         let lost = core.bell(move || queue.push(Event::Lost(number, false)));
-        self.leases().insert(number, Held { core, _lost: lost });
+        self.leases()
+            .insert(number, HeldLease { core, _lost: lost });
     }
 
     pub(crate) fn know(&self, client: &Arc<Client>) {
@@ -243,7 +242,7 @@ impl Port {
         clients.push(Arc::downgrade(client));
     }
 
-    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
+    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, HeldLease>> {
         lock(&self.leases)
     }
 

@@ -1,4 +1,4 @@
-//! What has happened and JavaScript does not know yet. One per environment.
+//! What has happened and JavaScript does not know yet. One queue per environment; it knows nothing of what puts something into it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,6 @@ use quorlock::Error;
 use quorlock::binding::{Mailbox, lock};
 
 use crate::log::LogLine;
-use crate::several::Leases;
 
 /// Calls JavaScript from any thread; does not keep its event loop alive.
 pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -21,10 +20,10 @@ pub(crate) enum Value {
     /// In milliseconds.
     Time(f64),
     Lease(Option<quorlock::Lease>),
-    Leases(Option<Won>),
-    /// The same, when they are kept for JavaScript: and the place of each among the names
+    Leases(Option<WonLeases>),
+    /// The same, when the port has them for JavaScript: and the place of each among the names
     /// of the call.
-    Kept(Leases, Vec<u32>),
+    Kept(quorlock::Leases, Vec<u32>),
     Inspection(Box<quorlock::Inspection>),
     Forced(Box<quorlock::Forced>),
     Probe(Box<quorlock::Probe>),
@@ -33,7 +32,7 @@ pub(crate) enum Value {
 }
 
 /// Leases that were won together, and the names of the call that asked for them.
-pub(crate) struct Won {
+pub(crate) struct WonLeases {
     pub(crate) leases: quorlock::Leases,
     pub(crate) names: Vec<Vec<u8>>,
 }
@@ -48,11 +47,11 @@ pub(crate) enum Event {
     Log(bool, LogLine),
 }
 
-/// One for each environment. Log lines come last and one by one: what listens to them may
-/// take its time, and a loss waits for no line but the one that is being told.
+/// What waits for one environment. Log lines come last and one by one: what listens to them may
+/// take its time, and a loss waits for no line but that which a listener has already.
 pub(crate) struct Queue {
     news: Mailbox<Event>,
-    /// While there are any a ring is on its way.
+    /// While there are lines a ring is on its way.
     lines: Mutex<VecDeque<(bool, LogLine)>>,
     ring: Arc<dyn Fn() + Send + Sync>,
 }
@@ -115,7 +114,7 @@ impl Queue {
         news
     }
 
-    /// The loop is gone: nobody takes anything any more.
+    /// Drops what there is and what comes: the loop that would take it is gone.
     pub(crate) fn close(&self) {
         self.news.close();
     }
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_line_is_told_behind_all_else_and_alone() {
+    fn a_log_line_comes_behind_all_else_and_alone() {
         let rings = Arc::new(AtomicUsize::new(0));
         let rung = rings.clone();
         let queue = Queue::new(move || {
@@ -137,12 +136,12 @@ mod tests {
         let take = || {
             // Each ring takes once.
             rings.fetch_sub(1, Ordering::Relaxed);
-            let told = |event| match event {
+            let text = |event| match event {
                 Event::Log(_, line) => line.message,
                 Event::Lost(number, _) => number.to_string(),
                 Event::Done(..) => unreachable!("nothing was begun"),
             };
-            queue.take().into_iter().map(told).collect::<Vec<_>>()
+            queue.take().into_iter().map(text).collect::<Vec<_>>()
         };
         let line = |message: &str| LogLine {
             message: message.into(),

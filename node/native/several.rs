@@ -14,7 +14,7 @@ use crate::failure::{Failure, checked, entry};
 use crate::lock::{Name, Owner, octets};
 use crate::options::{LockOptions, limit, time};
 use crate::port::Port;
-use crate::queue::{Value, Won};
+use crate::queue::{Value, WonLeases};
 
 /// Leases that were won together.
 #[napi]
@@ -176,7 +176,7 @@ impl Client {
         let names = names.iter().map(octets).collect();
         port.begin(number, true, asked, |locks| async move {
             let leases = locks.win().await?;
-            Ok(Value::Leases(Some(Won { leases, names })))
+            Ok(Value::Leases(Some(WonLeases { leases, names })))
         })
     }
 
@@ -195,7 +195,8 @@ impl Client {
         let names = names.iter().map(octets).collect();
         port.begin(number, true, asked, |locks| async move {
             let leases = locks.try_win().await?;
-            Ok(Value::Leases(leases.map(|leases| Won { leases, names })))
+            let won = leases.map(|leases| WonLeases { leases, names });
+            Ok(Value::Leases(won))
         })
     }
 }

@@ -256,7 +256,7 @@ mod libuv {
             hook: null_mut(),
         }));
         // SAFETY: `watch` lives until the handle is closed, and all is of this thread. What
-        // fails is no more than a loop that is told nothing: the I/O thread reads then.
+        // fails is no more than a loop that does not hear of the descriptor: the I/O thread reads then.
         unsafe {
             (uv.set_data)(handle, watch.cast());
             // It keeps no process alive.
@@ -310,7 +310,7 @@ mod libuv {
     }
 
     extern "C" fn closed(handle: Handle) {
-        // SAFETY: the handle is closed: nobody else has it or its data any more.
+        // SAFETY: the handle is closed, and nothing else has it or its data.
         unsafe {
             if let Some(watch) = data_of(handle) {
                 let watch = Box::from_raw(watch);

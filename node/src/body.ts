@@ -3,6 +3,17 @@
 import { types } from "node:util";
 
 import { invalid } from "./errors.js";
+import type { Lease } from "./lease.js";
+import type { Leases } from "./leases.js";
+
+/** The work that a lock protects. */
+export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
+
+/** The work that several locks protect. */
+export type BodyOfAll<T> = (leases: Leases) => T | PromiseLike<T>;
+
+/** The work that one lock protects or several, where that is not known before. */
+export type AnyBody<T> = (held: Lease | Leases) => T | PromiseLike<T>;
 
 const WHY = "runs only when it is iterated over, which is when the lock is free again: give an async function, and iterate in it";
 

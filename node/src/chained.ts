@@ -16,14 +16,14 @@ export interface Call {
   stack: string;
 }
 
-class Itself {
+class Substitute {
   constructor(itself: object) {
     return itself;
   }
 }
 
 /** A promise with its call, as a private member: seen by nothing else. */
-class Kept extends Itself {
+class PromiseOfCall extends Substitute {
   readonly #call: Call;
 
   constructor(promise: object, call: Call) {
@@ -41,7 +41,7 @@ const { then } = Promise.prototype;
 const chainable = Object.create(Promise.prototype, {
   then: {
     get: function got(this: object) {
-      const call = Kept.callOf(this);
+      const call = PromiseOfCall.callOf(this);
       if (call?.stack === "") Error.captureStackTrace(call, got);
       return then;
     },
@@ -52,7 +52,7 @@ const chainable = Object.create(Promise.prototype, {
 export function chained<T>(from: Function, run: (call: Call) => Promise<T>): Promise<T> {
   const call: Call = { from, run, stack: "" };
   const promise = run(call);
-  new Kept(promise, call);
+  new PromiseOfCall(promise, call);
   return Object.setPrototypeOf(promise, chainable) as Promise<T>;
 }
 

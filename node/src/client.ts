@@ -6,11 +6,12 @@ import { native, type NativeClient, type NativeLockOptions } from "./binding.js"
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, look, toError } from "./errors.js";
 import { newElection, type Election } from "./election.js";
-import { Events, tellLog } from "./events.js";
+import { Events } from "./events.js";
 import type { Forced, Inspection } from "./inspection.js";
 import { adoptedLease, type Lease } from "./lease.js";
 import { newLock, type Lock } from "./lock.js";
 import { newLocks, type Locks } from "./locks.js";
+import { tellLog } from "./log.js";
 import {
   clientOptions,
   electionOptions,
@@ -199,8 +200,8 @@ export class Client extends Events {
   }
 
   /**
-   * Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client or
-   * library put it there, and calls who waits next. That nobody holds it is no error.
+   * Takes a lock away from its holder, or from what keeps it, for an operator: deletes the vote on all nodes, whatever client or
+   * library put it there, and calls the next waiter. A lock without a holder is no error.
    *
    * The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is lost,
    * `forced`, or `refused` where another has taken the lock meanwhile. A lease that is not renewed learns nothing before its
@@ -216,7 +217,7 @@ export class Client extends Events {
 
   /**
    * Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended: with what
-   * was left of its `maxHold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one lease one wins at most. Nobody re-enters
+   * was left of its `maxHold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one lease one wins at most. No owner re-enters
    * it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
    *
    * Rejects with `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes

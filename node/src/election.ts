@@ -2,14 +2,15 @@
 
 import { inspect } from "node:util";
 
+import { acquireFor } from "./acquirable.js";
 import { native, type NativeElection } from "./binding.js";
-import { checkBody, finished } from "./body.js";
+import { checkBody, finished, type Body } from "./body.js";
 import { called, chained } from "./chained.js";
 import { checked, LockLostError, look } from "./errors.js";
-import { hear, lineOf, shown } from "./events.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
 import type { Lease } from "./lease.js";
-import { acquireFor, type Lock } from "./lock.js";
+import type { Lock } from "./lock.js";
+import { hear, lineOf, shown } from "./log.js";
 import { Observer, type Leadership } from "./observer.js";
 import {
   acquireOptions,
@@ -21,7 +22,6 @@ import {
   type RunOptions,
 } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
-import type { Body } from "./redlock.js";
 import { knowSelf, self } from "./self.js";
 import { Term, type Seat } from "./term.js";
 
@@ -69,7 +69,7 @@ export class Election {
     return chained(Election.prototype.campaign, async (call) => {
       const it = self(this);
       const looked = look(call.from, () => acquireOptions(options));
-      const lease = await acquireFor(it.#lock, looked, undefined, call);
+      const lease = await it.#lock[acquireFor](looked, undefined, call);
       it.#seat = { lease };
       return lease;
     });
@@ -78,16 +78,16 @@ export class Election {
   /**
    * Campaigns, and does `work` while it leads; again and again, until that is done. It keeps the process alive.
    *
-   * `work` is begun only while its term is held, and told by `term.signal` when it is to end. JavaScript cannot take it away
+   * `work` is begun only while its term is held, and stopped by `term.signal` when it is to end. JavaScript cannot take it away
    * from where it is: before a step that must not be done by two, ask `term.isHeld()`, and give `term.fence` to what it writes
    * to. That keeps a process that was stopped for a while from going on with the work of a leader.
    *
    * - At the loss of its term `onLost` is called and the signal of the term aborts. When the work has settled, however long
    *   that takes and however it ends, this campaigns again: the work of this candidate is never done twice at once.
    * - When the work has settled `onStopped` is called, and the term is given up.
-   * - Where it resolved while the term was held, and was not told to end, this resolves to the same; with `again` it campaigns
+   * - Where it resolved while the term was held, and was not asked to end, this resolves to the same; with `again` it campaigns
    *   again, 100 ms after it called `work` at the earliest.
-   * - Where it rejected so, this emits `log` with the error, or warns by `process.emitWarning` if nobody listens to that,
+   * - Where it rejected so, this emits `log` with the error, or warns by `process.emitWarning` if nothing listens to that,
    *   pauses and campaigns again: at first for 0.5 to 1 s, so that another candidate may do better, and for twice as long each
    *   time up to 30 s. A term of more than 30 s makes the next pause short again.
    *
@@ -135,7 +135,7 @@ export class Election {
   /** The next term; nothing where it was lost before the event loop, which was busy, saw it. */
   async #elected(signal: AbortSignal | undefined): Promise<Lease | undefined> {
     try {
-      return await acquireFor(this.#lock, { wait: Infinity, signal }, undefined, called(this.run));
+      return await this.#lock[acquireFor]({ wait: Infinity, signal }, undefined, called(this.run));
     } catch (error) {
       // The reason of a signal may be such an error, too.
       if (error instanceof LockLostError && signal?.aborted !== true) return undefined;
@@ -157,7 +157,7 @@ export class Election {
     process.emitWarning(line.message, { type: "QuorlockWarning", detail });
   }
 
-  /** What the work throws because it was told to end is no news. */
+  /** What the work throws because it was asked to end is no news. */
   #tellLate(error: unknown, { signal }: Lease): void {
     if (error === signal.reason || (error instanceof Error && error.name === "AbortError")) return;
     const template = "the work of the leader of '{lock}' failed, whose term is over: {reason}";
@@ -190,7 +190,7 @@ export class Election {
   }
 
   /**
-   * Who leads, as a quorum of the nodes has it; `null` where it agrees on nobody. One request to each node. It tells how it
+   * Who leads, as a quorum of the nodes has it; `null` where it agrees on no leader. One request to each node. It tells how it
    * was: it may have lost the term since. Rejects with `QuorumUnavailableError` if too few nodes answered to know.
    */
   async leader(): Promise<Holder | null> {

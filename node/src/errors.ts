@@ -27,7 +27,7 @@ export class QuorlockError extends Error {
   /** The name of the lock that it is about. Bytes that are no text appear as replacement characters. */
   readonly lockName: string | undefined;
   /**
-   * The label of who held the lock, where a node has told it. A wait that ends (`LockTimeoutError`) nearly always has it; a
+   * The label of the lock's holder, where a node has given it. A wait that ends (`LockTimeoutError`) nearly always has it; a
    * try (`LockContendedError`) is mostly refused by a command that does not tell: ask `lock.holder()`.
    */
   readonly holder: string | undefined;
@@ -183,7 +183,7 @@ export function invalid(message: string, from?: Function): Error {
   return toError({ number: 1, message, nodes: [] }, from);
 }
 
-/** Looks at arguments: what is wrong with them is told with the stack of who called `from`. */
+/** Looks at arguments: what is wrong with them is thrown with the stack of the caller of `from`. */
 export function look<T>(from: Function, at: () => T): T {
   try {
     return at();

@@ -15,7 +15,7 @@
  * several processes lead. Errors are subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
  */
 
-export type { AcquireMessage, LostMessage, ReleasedMessage } from "./channels.js";
+export type { AnyBody, Body, BodyOfAll } from "./body.js";
 export { Client, type RWLock, type Stats } from "./client.js";
 export { Election } from "./election.js";
 export {
@@ -34,12 +34,14 @@ export {
   WouldDeadlockError,
   type NodeAnswer,
 } from "./errors.js";
-export type { ClientEvents, Events, LogLine } from "./events.js";
+export type { ClientEvents, Events } from "./events.js";
 export type { Forced, Holder, Inspection, NodeView } from "./inspection.js";
-export { Lease, type Loss, type LossReason } from "./lease.js";
+export { Lease, type Loss, type LostMessage, type ReleasedMessage } from "./lease.js";
 export { Leases } from "./leases.js";
 export { Lock } from "./lock.js";
 export { Locks } from "./locks.js";
+export type { LogLine } from "./log.js";
+export type { LossReason } from "./loss.js";
 export type { Leadership } from "./observer.js";
 export type {
   AcquireOptions,
@@ -60,4 +62,5 @@ export type {
 export { metricsText } from "./metrics.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
-export { redlock, semaphore, type AnyBody, type AttemptOptions, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";
+export { redlock, semaphore, type AttemptOptions, type RedlockOptions } from "./redlock.js";
+export type { AcquireMessage } from "./tracing.js";

@@ -26,14 +26,14 @@ export interface NodeView {
   readonly node: string;
   /**
    * What stands there. `shared`: readers hold it. `reserved`: free, and kept for a waiter that was called. `foreign`: of another
-   * library, or nobody.
+   * library, or of none.
    */
   readonly state: "held" | "shared" | "kept" | "free" | "reserved" | "foreign" | "unknown";
   /** The label of who has the vote. */
   readonly label: string | null;
   /** For how many more milliseconds that lasts. */
   readonly left: number | null;
-  /** The last fence that the node has counted, for whoever asked last. */
+  /** The last fence that the node has counted, for the client that asked last. */
   readonly fence: number | null;
   /** How many wait in its queue. */
   readonly queued: number;
@@ -44,7 +44,7 @@ export interface NodeView {
 }
 
 /**
- * What the nodes have of a lock, and what follows from that. It tells how it was: whoever wants to act on a lock has to
+ * What the nodes have of a lock, and what follows from that. It tells how it was: a program that wants to act on a lock has to
  * acquire it, for between the look and the act it may have been released and won again.
  */
 export interface Inspection {
@@ -77,7 +77,7 @@ export interface Inspection {
   readonly slots: readonly Inspection[];
 }
 
-/** What a forced release has met and done: a quorum of nodes is free of whoever held the lock before. */
+/** What a forced release has met and done: a quorum of nodes is free of the holder that the lock had before. */
 export interface Forced {
   /** How the lock stood before: who held it is its `holder`. */
   readonly found: Inspection;

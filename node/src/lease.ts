@@ -4,17 +4,16 @@ import { AsyncResource } from "node:async_hooks";
 import { inspect } from "node:util";
 
 import type { Failure } from "./binding.js";
-import { lost, released, type LostMessage, type ReleasedMessage } from "./channels.js";
+import { lost, released } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
-import { shown, warn } from "./events.js";
+import { throwIfLost, type Held } from "./held.js";
+import { shown, warn } from "./log.js";
+import type { LossReason } from "./loss.js";
 import type { Name } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
-
-/** Why a lease was lost. */
-export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced";
 
 /** What `lost` of a client tells. */
 export interface Loss {
@@ -23,6 +22,20 @@ export interface Loss {
   reason: LossReason;
   /** The reason of `lease.signal`. */
   error: Error;
+}
+
+/** The message of `quorlock:lost`. Once for each handle that had not been released. */
+export interface LostMessage {
+  readonly lease: Lease;
+  readonly name: Name;
+  readonly reason: LossReason;
+}
+
+/** The message of `quorlock:released`. `lossReason`: why it had been lost before, `null` if it was not. */
+export interface ReleasedMessage {
+  readonly lease: Lease;
+  readonly name: Name;
+  readonly lossReason: LossReason | null;
 }
 
 /** What the leases of a lock share. It keeps them alive until they are released. */
@@ -57,7 +70,7 @@ const NOT_OWNER = 6;
 const live = new Map<number, WeakRef<Lease>>();
 /** Releases a lease that was collected, and tells that the program has forgotten it. */
 const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ number, name }) => {
-  // Without it its loss has been told.
+  // Without it its loss has been reported.
   const isNews = live.delete(number);
   const loss = lossOf(number);
   if (isNews && (loss !== null || port.isHeld(number) === true)) {
@@ -67,10 +80,10 @@ const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ nu
   }
   port.forget(number);
 });
-/** Whoever has a lease's signal relies on the lease. */
+/** Work that has the signal of a lease relies on the lease, and may have nothing else of it. */
 const leases = new WeakMap<AbortSignal, Lease>();
 
-/** Who is told of a loss first. */
+/** What is called at a loss before its listeners are. */
 const first = new WeakMap<Lease, () => void>();
 
 /** Text where it is UTF-8, as users give names; else its bytes. */
@@ -99,8 +112,6 @@ export let endIfReleased: (lease: Lease) => void;
 export let whenLost: (lease: Lease, call: () => void) => void;
 /** Aborts its signal, for work that is to end while the lease is held. Not part of the API. */
 export let stopWork: (lease: Lease, reason: unknown) => void;
-/** Throws if it was lost, for a scope whose body ended normally. Not part of the API. */
-export let throwIfLost: (lease: Lease, from: Function) => void;
 
 /**
  * A hold on a lock.
@@ -109,7 +120,7 @@ export let throwIfLost: (lease: Lease, from: Function) => void;
  * one that was forgotten is released when it and its lock have been collected, which a warning tells, or when it reaches `maxHold`. It
  * is bound to no context, and may be handed on.
  */
-export class Lease {
+export class Lease implements Held {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #number: number;
@@ -150,19 +161,15 @@ export class Lease {
       void lease.signal;
       lease.#loss!.abort(reason);
     };
-    throwIfLost = (lease, from) => {
-      const failure = lease.#lostError();
-      if (failure !== null) throw toError(failure, from);
-    };
     told.lost = (number, putOff) => {
       const lease = live.get(number)?.deref();
       if (lease !== undefined) lease.#tell();
-      // Won and lost at once: whoever acquires is told of the first in this turn, and there is a lease then.
+      // Won and lost at once: the call that acquires learns of the first in this turn, and there is a lease then.
       else if (!putOff) port.putOff(number);
     };
   }
 
-  /** The token: 40 hex digits that name this hold. Keep it secret: whoever knows it can release the lock. */
+  /** The token: 40 hex digits that name this hold. Keep it secret: a program that knows it can release the lock. */
   get token(): string {
     const it = self(this);
     return it.#over?.token ?? checked(port.token(it.#number));
@@ -272,15 +279,15 @@ export class Lease {
    * Ends the lease here without releasing the lock, and resolves to a text with which one other client of the same nodes
    * goes on: `client.adopt(text)`, in another process, in another language, on another host.
    *
-   * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or
-   * for as long as it was extended beyond that, else the lock is free. Until then nobody could know of a loss, so leave
-   * alone what the lock protects. **The text is a secret**: whoever has it can take the lock.
+   * The lease is lengthened to its full ttl first. Then it is over here, and is not renewed: adopt it within the ttl, or
+   * for as long as it was extended beyond that, else the lock is free. Until then a loss could not be noticed, so leave
+   * alone what the lock protects. **The text is a secret**: a program that has it can take the lock.
    *
    * Rejects with `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few
    * nodes answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was
    * entered more than once (release the inner handles first), that it is shared, or that its lock is kept.
    *
-   * Await it: a promise cannot be given up, so one that is raced against a timer may end the lease later, with nobody who
+   * Await it: a promise cannot be given up, so an export that is raced against a timer may end the lease later, with no client that
    * has its text.
    */
   async export(): Promise<string> {
@@ -319,7 +326,7 @@ export class Lease {
    * Releases this handle; the last handle of a lease frees the lock. Resolves to whether the lock was still held; a
    * second call does nothing and resolves to false. Of a lock with `keep` true means that a quorum of nodes keeps it taken. False
    * with a warning in the log: too few do, or nodes refuse the release for a missing permission. Never rejects for a loss. The
-   * lease ends before the nodes are told.
+   * lease ends before the nodes are asked.
    */
   async release(): Promise<boolean> {
     return await self(this).#release();
@@ -351,6 +358,12 @@ export class Lease {
   #lostError(): Failure | null {
     if (this.#over !== undefined) return this.#over.error;
     return lossOf(this.#number) === null ? null : port.lostError(this.#number);
+  }
+
+  /** Not part of the API. */
+  [throwIfLost](from: Function): void {
+    const failure = this.#lostError();
+    if (failure !== null) throw toError(failure, from);
   }
 
   #throwIfOver(from: Function): void {

@@ -5,7 +5,9 @@ import { inspect } from "node:util";
 import type { NativeLeases, NativeLoss } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
-import { endIfReleased, giveBack, type Lease, type LossReason } from "./lease.js";
+import { throwIfLost, type Held } from "./held.js";
+import { endIfReleased, giveBack, type Lease } from "./lease.js";
+import type { LossReason } from "./loss.js";
 import { nameOf, type Name } from "./options.js";
 import { begin, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
@@ -13,22 +15,20 @@ import { LossSignal } from "./signals.js";
 
 const NOT_OWNER = 6;
 
-/** Whoever has the signal of leases relies on them. */
+/** Work that has the signal of leases relies on them, and may have nothing else of them. */
 const signalled = new WeakMap<AbortSignal, Leases>();
 
 /** Makes leases. Not part of the API. */
 export let newLeases: (core: NativeLeases, parts: readonly Lease[]) => Leases;
-/** Throws if one was lost, for a scope whose body ended normally. Not part of the API. */
-export let throwIfOneLost: (leases: Leases, from: Function) => void;
 
 /**
  * Holds on several locks that were acquired together: what `locks.acquire()` resolves to.
  *
  * They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
- * are not lost stay held until they are released, so that nobody else comes in while it stops. Iterating gives each `Lease`,
+ * are not lost stay held until they are released, so that no other client comes in while it stops. Iterating gives each `Lease`,
  * in the order in which the locks are taken.
  */
-export class Leases implements Iterable<Lease> {
+export class Leases implements Iterable<Lease>, Held {
   readonly #core: NativeLeases;
   readonly #parts: readonly Lease[];
   #lossSignal: LossSignal | undefined;
@@ -43,10 +43,6 @@ export class Leases implements Iterable<Lease> {
 
   static {
     newLeases = (core, parts) => new Leases(core, parts);
-    throwIfOneLost = (leases, from) => {
-      const loss = leases.#loss();
-      if (loss !== null) throw toError(loss.error, from);
-    };
   }
 
   /** How many there are: each name once. */
@@ -148,7 +144,7 @@ export class Leases implements Iterable<Lease> {
 
   /**
    * Releases all of them at the same time. Resolves to whether each was still held; a second call does nothing and resolves
-   * to false. Never rejects for a loss. The leases end before the nodes are told.
+   * to false. Never rejects for a loss. The leases end before the nodes are asked.
    */
   async release(): Promise<boolean> {
     return await self(this).#release();
@@ -167,6 +163,12 @@ export class Leases implements Iterable<Lease> {
     if (this.#over !== undefined) return;
     this.#over = { loss: checked(this.#core.end()) };
     for (const part of this.#parts) endIfReleased(part);
+  }
+
+  /** Not part of the API. */
+  [throwIfLost](from: Function): void {
+    const loss = this.#loss();
+    if (loss !== null) throw toError(loss.error, from);
   }
 
   #throwIfOver(from: Function): void {

@@ -3,8 +3,8 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativePort } from "./binding.js";
+import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
 import { chained, type Call } from "./chained.js";
-import { traced, type AcquireMessage } from "./channels.js";
 import { look, toError } from "./errors.js";
 import {
   holderOf,
@@ -24,14 +24,15 @@ import {
   labelled,
   ownCopy,
   type AcquireOptions,
-  type Acquiring,
+  type AcquireRequest,
   type ForceOptions,
   type WaitOptions,
   type Name,
 } from "./options.js";
-import { acquiring, Asked, type Invocation } from "./owner.js";
+import { acquiring, LockIdentity, type Invocation } from "./owner.js";
 import { begin, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
+import { traced } from "./tracing.js";
 
 const NOT_OWNER = 6;
 
@@ -42,22 +43,8 @@ export let newLock: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Lock;
-/** Acquires for a call with a body, or by hand. Not part of the API. */
-export let acquireFor: (
-  lock: Lock,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Lease>;
-/** The same; `null` where others hold the lock all the time. Not part of the API. */
-export let tryAcquireFor: (
-  lock: Lock,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Lease | null>;
 /** Which lock it is. Not part of the API. */
-export let askedFor: (lock: Lock) => Asked;
+export let identityOf: (lock: Lock) => LockIdentity;
 
 /**
  * A name with options; made by `client.lock(name)`. It holds nothing by itself.
@@ -66,14 +53,14 @@ export let askedFor: (lock: Lock) => Asked;
  * on the same lease, and the last release frees the lock. Leases acquired here live until they are released, or until
  * both they and the lock have been collected.
  */
-export class Lock {
+export class Lock implements Acquirable<Lease> {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #core: NativeClient;
-  /** The name again: whoever changes the bytes of the one above changes no lock. */
+  /** The name again: a program that changes the bytes of the name above changes no lock. */
   readonly #key: Name;
   readonly #options: NativeLockOptions | undefined;
-  readonly #asked: Asked;
+  readonly #asked: LockIdentity;
   readonly #keeper: Keeper;
 
   private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
@@ -82,15 +69,13 @@ export class Lock {
     this.#core = core;
     this.#key = key;
     this.#options = options;
-    this.#asked = new Asked(core, key, options);
+    this.#asked = new LockIdentity(core, key, options);
     this.#keeper = { name: this.name, client, kept: undefined };
   }
 
   static {
     newLock = (core, key, options, client) => new Lock(core, key, options, client);
-    acquireFor = (lock, options, own, call) => lock.#acquire(options, own, call);
-    tryAcquireFor = (lock, options, own, call) => lock.#tryAcquire(options, own, call);
-    askedFor = (lock) => lock.#asked;
+    identityOf = (lock) => lock.#asked;
   }
 
   /**
@@ -108,24 +93,35 @@ export class Lock {
   acquire(options: AcquireOptions = {}): Promise<Lease> {
     return chained(Lock.prototype.acquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#acquire(looked, undefined, call);
+      return await self(this)[acquireFor](looked, undefined, call);
     });
   }
 
-  #acquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease> {
-    return traced(
-      () => this.#message(),
-      () => this.#won(this.#core.acquire, options, own, call) as Promise<Lease>,
-    );
+  /** Not part of the API. */
+  async [acquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Lease> {
+    return (await this.#traced(this.#core.acquire, options, own, call))!;
   }
 
-  #message(): AcquireMessage {
-    return { names: [this.name], group: this.#options?.group ?? "" };
+  /** Not part of the API. */
+  async [tryAcquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Lease | null> {
+    return await this.#traced(this.#core.tryAcquire, options, own, call);
+  }
+
+  #traced(
+    acquire: NativeClient["acquire"],
+    options: AcquireRequest,
+    own: Invocation | undefined,
+    call: Call,
+  ): Promise<Lease | null> {
+    return traced(
+      () => ({ names: [this.name], group: this.#options?.group ?? "" }),
+      () => this.#won(acquire, options, own, call),
+    );
   }
 
   async #won(
     acquire: NativeClient["acquire"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Lease | null> {
@@ -144,19 +140,12 @@ export class Lock {
   tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Lease | null> {
     return chained(Lock.prototype.tryAcquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#tryAcquire({ ...looked, wait: 0 }, undefined, call);
+      return await self(this)[tryAcquireFor]({ ...looked, wait: 0 }, undefined, call);
     });
   }
 
-  #tryAcquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Lease | null> {
-    return traced(
-      () => this.#message(),
-      () => this.#won(this.#core.tryAcquire, options, own, call),
-    );
-  }
-
   /**
-   * Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Rejects with
+   * Whether any client holds the lock, or keeps it, or is about to: by one request to each node. Rejects with
    * `QuorumUnavailableError` if too few nodes answered.
    */
   async isLocked(): Promise<boolean> {
@@ -168,7 +157,7 @@ export class Lock {
     return valueOf(await begin<boolean>(this.isLocked, start), this.isLocked);
   }
 
-  /** Who holds the lock, or keeps it; `null` where a quorum agrees on nobody. Rejects as `isLocked`. */
+  /** Who holds the lock, or keeps it; `null` where a quorum agrees on no holder. Rejects as `isLocked`. */
   async holder(): Promise<Holder | null> {
     return await self(this).#holder();
   }
@@ -193,7 +182,7 @@ export class Lock {
 
   /**
    * Waits until the lock is free, or a slot of a semaphore is, and takes nothing. Resolves to whether it was so before so many
-   * milliseconds were over; without `wait`, or with `null`, it waits without end. Another may have it a moment later: whoever wants it acquires
+   * milliseconds were over; without `wait`, or with `null`, it waits without end. Another may have it a moment later: to have it, acquire
    * it. It is looked at again and again, every 50 to 500 ms. Rejects as `isLocked`.
    */
   async waitUntilFree(options?: WaitOptions): Promise<boolean> {
@@ -208,7 +197,7 @@ export class Lock {
   }
 
   /**
-   * Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. Of a semaphore all slots, without a fence, or
+   * Takes the lock away from its holder, or from what keeps it: see `Client.forceRelease`. Of a semaphore all slots, without a fence, or
    * the one of that number.
    */
   async forceRelease(options?: ForceOptions): Promise<Forced> {

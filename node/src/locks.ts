@@ -3,14 +3,15 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLeases, NativeLockOptions, NativePort } from "./binding.js";
+import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
 import { chained, type Call } from "./chained.js";
-import { traced } from "./channels.js";
 import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
-import { acquireOptions, labelled, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
-import { acquiring, Asked, type Invocation } from "./owner.js";
+import { acquireOptions, labelled, ownCopy, type AcquireOptions, type AcquireRequest, type Name } from "./options.js";
+import { acquiring, LockIdentity, type Invocation } from "./owner.js";
 import { knowSelf, self } from "./self.js";
+import { traced } from "./tracing.js";
 
 /** Makes several locks. Not part of the API. */
 export let newLocks: (
@@ -19,23 +20,9 @@ export let newLocks: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Locks;
-/** Acquires for a call with a body, or by hand. Not part of the API. */
-export let acquireAllFor: (
-  locks: Locks,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Leases>;
-/** The same; `null` where others hold one of the locks all the time. Not part of the API. */
-export let tryAcquireAllFor: (
-  locks: Locks,
-  options: Acquiring,
-  own: Invocation | undefined,
-  call: Call,
-) => Promise<Leases | null>;
 
 /** What was won: the leases together, and of which of the names each is, in the order of the leases. */
-type Won = readonly [core: NativeLeases, places: readonly number[]];
+type WonLeases = readonly [core: NativeLeases, places: readonly number[]];
 
 /**
  * Several names with the same options; made by `client.lockAll(names)`. It holds nothing by itself.
@@ -44,14 +31,14 @@ type Won = readonly [core: NativeLeases, places: readonly number[]];
  * given in, so that callers who ask for several do not wait for each other in a ring. Leases acquired here live as those of
  * `Lock` do.
  */
-export class Locks {
+export class Locks implements Acquirable<Leases> {
   /** The locks' names, as given. */
   readonly names: readonly Name[];
   readonly #core: NativeClient;
-  /** The names again: whoever changes the bytes of those above changes no lock. */
+  /** The names again: a program that changes the bytes of the names above changes no lock. */
   readonly #keys: readonly Name[];
   readonly #options: NativeLockOptions | undefined;
-  readonly #asked: readonly Asked[];
+  readonly #asked: readonly LockIdentity[];
   readonly #keepers: readonly Keeper[];
 
   private constructor(
@@ -65,30 +52,29 @@ export class Locks {
     this.#core = core;
     this.#keys = keys;
     this.#options = options;
-    this.#asked = keys.map((key) => new Asked(core, key, options));
+    this.#asked = keys.map((key) => new LockIdentity(core, key, options));
     this.#keepers = this.names.map((name) => ({ name, client, kept: undefined }));
   }
 
   static {
     newLocks = (core, keys, options, client) => new Locks(core, keys, options, client);
-    acquireAllFor = (locks, options, own, call) => locks.#acquire(options, own, call);
-    tryAcquireAllFor = (locks, options, own, call) => locks.#tryAcquire(options, own, call);
   }
 
   /**
    * Acquires all of the locks, waiting as long as their `wait` says, or for this call `options.wait`, for all of them
-   * together. While it waits it holds those that come before the one it waits for, and the others can be had by anybody.
+   * together. While it waits it holds those that come before the one it waits for, and the others are free to all callers.
    *
    * Rejects as `Lock.acquire`, for the first lock that could not be had; then none is held.
    */
   acquire(options: AcquireOptions = {}): Promise<Leases> {
     return chained(Locks.prototype.acquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#acquire(looked, undefined, call);
+      return await self(this)[acquireFor](looked, undefined, call);
     });
   }
 
-  async #acquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases> {
+  /** Not part of the API. */
+  async [acquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Leases> {
     return (await this.#traced(this.#core.acquireAll, options, own, call))!;
   }
 
@@ -96,17 +82,18 @@ export class Locks {
   tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Leases | null> {
     return chained(Locks.prototype.tryAcquire, async (call) => {
       const looked = look(call.from, () => acquireOptions(options));
-      return await self(this).#tryAcquire({ ...looked, wait: 0 }, undefined, call);
+      return await self(this)[tryAcquireFor]({ ...looked, wait: 0 }, undefined, call);
     });
   }
 
-  async #tryAcquire(options: Acquiring, own: Invocation | undefined, call: Call): Promise<Leases | null> {
+  /** Not part of the API. */
+  async [tryAcquireFor](options: AcquireRequest, own: Invocation | undefined, call: Call): Promise<Leases | null> {
     return await this.#traced(this.#core.tryAcquireAll, options, own, call);
   }
 
   #traced(
     acquire: NativeClient["acquireAll"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Leases | null> {
@@ -118,14 +105,14 @@ export class Locks {
 
   async #won(
     acquire: NativeClient["acquireAll"],
-    options: Acquiring,
+    options: AcquireRequest,
     own: Invocation | undefined,
     call: Call,
   ): Promise<Leases | null> {
     const owners = own === undefined ? undefined : this.#asked.map((asked) => own.ownerOf(asked));
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#keys, labelled(this.#options, options), owners, options.wait);
-    const outcome = await acquiring<Won | null>(this.#asked, own, options, call, start);
+    const outcome = await acquiring<WonLeases | null>(this.#asked, own, options, call, start);
     if ("failure" in outcome) throw toError(outcome.failure, call.run, outcome.caller);
     const { value, number } = outcome;
     if (value === null) return null;

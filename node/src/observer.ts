@@ -14,7 +14,7 @@ import { noMore, whenAborted } from "./signals.js";
 export interface Leadership {
   /** Whether the nodes said it; false where too few have answered. */
   readonly known: boolean;
-  /** Who leads; `null` where nobody does, or it is not known. */
+  /** Who leads; `null` where no candidate does, or it is not known. */
   readonly leader: Holder | null;
 }
 
@@ -22,7 +22,7 @@ type NativeLeadership = { readonly known: boolean; readonly leader: NativeHolder
 
 const OVER = { done: true, value: undefined } as const;
 
-/** What `election.observe` returns. It looks only while somebody awaits `next`. Not part of the API. */
+/** What `election.observe` returns. It looks only while a caller awaits `next`. Not part of the API. */
 export class Observer implements AsyncIterableIterator<Leadership> {
   /** Nothing once it is over. */
   #core: NativeObserver | undefined;
@@ -60,7 +60,7 @@ export class Observer implements AsyncIterableIterator<Leadership> {
   async #next(): Promise<IteratorResult<Leadership, undefined>> {
     if (this.#core === undefined) return OVER;
     const [core, signal, end] = [this.#core, this.#signal, this.#end];
-    // Not for longer than it looks: the signal may live on when nobody has this any more.
+    // Not for longer than it looks: the signal may live on when this is gone.
     const onAbort = () => end.abort(signal?.reason);
     if (signal?.aborted) onAbort();
     else if (signal !== undefined) whenAborted(signal, onAbort);

@@ -2,8 +2,9 @@
 
 import { chained } from "./chained.js";
 import { look } from "./errors.js";
+import type { AnyBody, Body } from "./body.js";
 import { nameOf, onceOptions, type Name } from "./options.js";
-import { attempted, scoped, type AnyBody, type AttemptOptions, type Body } from "./redlock.js";
+import { attempted, scoped, type AttemptOptions } from "./redlock.js";
 
 /** Options of `once`. */
 // Made from core/options.toml: OnceOptions.
@@ -21,13 +22,13 @@ export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wai
 // End of what is made.
 
 /**
- * Runs a job that every host starts at about the same time on one of them: `job` runs where nobody else runs it, or has
+ * Runs a job that every host starts at about the same time on one of them: `job` runs where no other host runs it, or has
  * begun it within `keep`. Resolves to what it returns; where it was left out to `undefined`, or to what `otherwise` returns.
  *
  *     cron.schedule("0 * * * *", () => once("report", { every: 3_600_000 }, sendReport));
  *
  * The lock is held while the job runs, so a run that takes longer than `every` is not joined by another. If the process
- * dies at its work nobody takes that over before the lock's ttl is over, which is `keep` where none is given.
+ * dies at its work no host takes that over before the lock's ttl is over, which is `keep` where none is given.
  *
  * Rejects as `redlock`, but not where another holds the lock.
  */

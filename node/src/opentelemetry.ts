@@ -23,7 +23,8 @@ import {
   type TracerProvider,
 } from "@opentelemetry/api";
 
-import type { AcquireMessage, LostMessage, ReleasedMessage } from "./channels.js";
+import type { LostMessage, ReleasedMessage } from "./lease.js";
+import type { AcquireMessage } from "./tracing.js";
 import { QuorlockError } from "./errors.js";
 import { Leases } from "./leases.js";
 import { bytesOf, type Name } from "./options.js";
@@ -35,7 +36,7 @@ export interface Providers {
 }
 
 /** A hold, however many handles are on it. */
-interface Held {
+interface HeldLease {
   readonly name: Name;
   readonly attributes: Attributes;
   readonly span: Span | undefined;
@@ -86,7 +87,7 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
   });
   const calls = new WeakMap<AcquireMessage, Acquire>();
   // By their tokens: each handle of an owner that enters again is another object.
-  const held = new Map<string, Held>();
+  const held = new Map<string, HeldLease>();
 
   const start = (message: AcquireMessage) => {
     const { names, group } = message;
@@ -95,7 +96,7 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
     const span = tracer.startSpan(group === "" ? "acquire" : `acquire ${group}`, {
       attributes: { "quorlock.lock.name": name, ...attributes },
     });
-    // Where a loss is told: what runs now, and goes on under the lock.
+    // Where a loss is reported: what runs now, and goes on under the lock.
     calls.set(message, { span, holder: trace.getActiveSpan(), attributes, begun: performance.now() });
   };
 
@@ -135,13 +136,13 @@ export function instrument({ tracerProvider, meterProvider }: Providers = {}): v
       error !== undefined ? failed(call.span, error) : result == null ? "contended" : won(call, result);
     call.span.setAttribute("quorlock.outcome", outcome);
     call.span.end();
-    // Entering once more asked nobody.
+    // Entering once more asked no node.
     if (outcome !== "reentered") {
       acquires.record(seconds(call.begun), { ...call.attributes, "quorlock.outcome": outcome });
     }
   };
 
-  const over = (token: string, { attributes, begun }: Held, outcome: string) => {
+  const over = (token: string, { attributes, begun }: HeldLease, outcome: string) => {
     held.delete(token);
     locks.add(-1, attributes);
     holds.record(seconds(begun), { ...attributes, "quorlock.outcome": outcome });

@@ -4,7 +4,7 @@ import { inspect, types } from "node:util";
 
 import { native, type NativeClientOptions, type NativeLockOptions } from "./binding.js";
 import { invalid } from "./errors.js";
-import type { LossReason } from "./lease.js";
+import type { LossReason } from "./loss.js";
 
 /** Text, or bytes that need not be text. */
 export type Name = string | Uint8Array;
@@ -214,7 +214,7 @@ export interface RunOptions {
   /** Whether it campaigns again after work that ended well. False. */
   again?: boolean | undefined;
   /**
-   * Called at the loss of a term, before its signal aborts: stop now, for somebody else may lead. What it throws is an
+   * Called at the loss of a term, before its signal aborts: stop now, for another candidate may lead. What it throws is an
    * uncaught exception.
    */
   onLost?: ((reason: LossReason) => void) | undefined;
@@ -223,7 +223,7 @@ export interface RunOptions {
    * What it throws is an uncaught exception.
    */
   onStopped?: (() => void) | undefined;
-  /** Ends it: the work is told by the signal of its term and waited for, and `run` rejects with the reason of this one. */
+  /** Ends it: the work is stopped by the signal of its term and waited for, and `run` rejects with the reason of this one. */
   signal?: AbortSignal | undefined;
 }
 
@@ -235,10 +235,10 @@ export interface ObserveOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** What a forced release is told. */
+/** Options of a forced release. */
 export interface ForceOptions {
   /**
-   * Only from the hold that has it, so that whoever has got the lock since is never hit. That of the lease that is to go, or what
+   * Only from the hold that has it, so that a holder that has got the lock since is never hit. That of the lease that is to go, or what
    * `inspect` tells of the holder.
    */
   fence?: number | undefined;
@@ -407,7 +407,7 @@ export function namesOf(name: string, value: unknown): Name[] {
   return value.map((one) => nameOf("a name", one));
 }
 
-/** The name again: whoever changes its bytes does not change those of the other. */
+/** The name again, with bytes of its own: a change of either leaves the other as it is. */
 export const ownCopy = (name: Name): Name => (typeof name === "string" ? name : Uint8Array.from(name));
 
 export const bytesOf = (name: Name): Uint8Array => (typeof name === "string" ? Buffer.from(name) : name);
@@ -525,7 +525,7 @@ export function semaphoreOptions(slots: unknown, given: unknown): NativeLockOpti
 
 const slotsOf = (slots: unknown) => ({ slots: OF_ONE_LOCK["slots"]!("slots", slots) as number });
 
-/** Options of an election: of its lock, without an owner, so that nobody enters a term again. */
+/** Options of an election: of its lock, without an owner, so that no caller enters a term again. */
 export function electionOptions(given: unknown): NativeLockOptions {
   return { ...lockOptions(given, "election"), election: true };
 }
@@ -626,19 +626,19 @@ export interface AcquireOptions {
   signal?: AbortSignal | undefined;
 }
 
-export interface Acquiring {
+export interface AcquireRequest {
   wait?: number | undefined;
   label?: string | undefined;
   signal?: AbortSignal | undefined;
 }
 
-export function acquireOptions(given: unknown): Acquiring {
+export function acquireOptions(given: unknown): AcquireRequest {
   const [options] = converted("options", given, OF_ASKING);
-  return options as Acquiring;
+  return options as AcquireRequest;
 }
 
 /** The options of a lock for one call, which may have a label of its own. */
-export function labelled(options: NativeLockOptions | undefined, { label }: Acquiring): NativeLockOptions | undefined {
+export function labelled(options: NativeLockOptions | undefined, { label }: AcquireRequest): NativeLockOptions | undefined {
   return label === undefined ? options : { ...options, label };
 }
 

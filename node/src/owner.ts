@@ -11,9 +11,9 @@ import {
   type NativePort,
 } from "./binding.js";
 import type { Call } from "./chained.js";
-import { shown, warn } from "./events.js";
 import { isGivenBack, type Lease } from "./lease.js";
-import { bytesOf, type Acquiring, type Name } from "./options.js";
+import { shown, warn } from "./log.js";
+import { bytesOf, type AcquireRequest, type Name } from "./options.js";
 import { begin, beginUntil, type Outcome } from "./port.js";
 
 const WAIT = 10_000;
@@ -23,17 +23,17 @@ const CONTENDED = 2;
 const TIMEOUT = 3;
 
 /** What a client's locks have where they do not say otherwise, and which client it is. */
-interface Known {
+interface ClientFacts {
   readonly number: number;
   readonly options: NativeLockOptions;
   /** Where its locks are: another client's may be there, too. */
   readonly where: string;
 }
 
-const clients = new WeakMap<NativeClient, Known>();
+const clients = new WeakMap<NativeClient, ClientFacts>();
 let lastClient = 0;
 
-/** From now on the locks of this client are told from others. */
+/** From now on the locks of this client are known from those of others. */
 export function know(core: NativeClient, namespace: string | undefined, options: NativeLockOptions): void {
   clients.set(core, { number: ++lastClient, options, where: `${core.describe()} ${namespace}` });
 }
@@ -47,7 +47,7 @@ function textOf(name: Name): string {
 }
 
 /** A lock as calls ask for it. */
-export class Asked {
+export class LockIdentity {
   readonly core: NativeClient;
   readonly name: Name;
   readonly options: NativeLockOptions | undefined;
@@ -59,13 +59,13 @@ export class Asked {
     this.options = options;
   }
 
-  get #client(): Known {
+  get #client(): ClientFacts {
     return clients.get(this.core)!;
   }
 
   /**
    * Equal for two that are one lock of a client, whether they share it or want it alone. The one place that says so, for re-entry and for
-   * what is told of it.
+   * what is said of it.
    */
   get #key(): string {
     if (this.#known === undefined) {
@@ -79,16 +79,16 @@ export class Asked {
   }
 
   /** Whether it is this very lock: one of two that are alike may enter the other again. */
-  is(other: Asked): boolean {
+  is(other: LockIdentity): boolean {
     return this.core === other.core && this.#isAlike(other);
   }
 
   /** Whether it is a lock of that name on the same nodes, of whatever client. */
-  isAlso(other: Asked): boolean {
+  isAlso(other: LockIdentity): boolean {
     return this.#isAlike(other) && this.#client.where === other.#client.where;
   }
 
-  #isAlike(other: Asked): boolean {
+  #isAlike(other: LockIdentity): boolean {
     // Nearly always they differ in this.
     const differ = typeof this.name === "string" && typeof other.name === "string" && this.name !== other.name;
     return !differ && this.#key === other.#key;
@@ -99,7 +99,7 @@ export class Asked {
     return this.options?.wait ?? (this.options?.election === true ? Infinity : (this.#client.options.wait ?? WAIT));
   }
 
-  hasOwnerOf(other: Asked): boolean {
+  hasOwnerOf(other: LockIdentity): boolean {
     const [ours, theirs] = [this.options?.owner, other.options?.owner];
     return ours !== undefined && theirs !== undefined && Buffer.compare(ours, theirs) === 0;
   }
@@ -107,7 +107,7 @@ export class Asked {
 
 /** A lock that a body holds. */
 interface Holding {
-  readonly asked: Asked;
+  readonly asked: LockIdentity;
   readonly lease: Lease;
   /** The owner that may enter it again; a term of an election has none. */
   readonly owner: NativeOwner | undefined;
@@ -123,7 +123,7 @@ function running(found: Invocation | undefined): Invocation | undefined {
 }
 
 /** What the bodies around have of such locks, the innermost first; lost or not, but not what was given back. */
-function heldAround(inner: Invocation | undefined, isOne: (held: Asked) => boolean): Holding[] {
+function heldAround(inner: Invocation | undefined, isOne: (held: LockIdentity) => boolean): Holding[] {
   const found: Holding[] = [];
   for (let around = running(inner); around !== undefined; around = running(around.parent)) {
     found.push(...around.holds.filter(({ asked, lease }) => isOne(asked) && !isGivenBack(lease)));
@@ -148,18 +148,18 @@ export class Invocation {
   }
 
   /** Whose body around it this call enters again, if that has a lease on this very lock. */
-  enters(asked: Asked): Holding | undefined {
+  enters(asked: LockIdentity): Holding | undefined {
     if (!this.#reentrant || this.parent === undefined || asked.options?.owner !== undefined) return undefined;
     const found = heldAround(this.parent, (held) => held.is(asked)).filter(({ owner }) => owner !== undefined);
     return found.find(({ lease }) => lease.isHeld()) ?? found[0];
   }
 
   /** Who acquires it: an owner of its own, so that calls beside each other are strangers wherever they were made. */
-  ownerOf(asked: Asked): NativeOwner {
+  ownerOf(asked: LockIdentity): NativeOwner {
     return this.enters(asked)?.owner ?? new native.Owner(asked.options?.owner);
   }
 
-  won(asked: Asked, lease: Lease, owner: NativeOwner | undefined): void {
+  won(asked: LockIdentity, lease: Lease, owner: NativeOwner | undefined): void {
     this.holds.push({ asked, lease, owner });
   }
 
@@ -176,13 +176,13 @@ export class Invocation {
 
 /** A lock that a call asks for, and a body around the call has. */
 interface Conflict {
-  readonly asked: Asked;
+  readonly asked: LockIdentity;
   /** Whether it cannot be had before that body has let go of it. */
   readonly certain: boolean;
   readonly has: Holding;
 }
 
-function conflictOf(asked: Asked, own: Invocation | undefined, inner: Invocation): Conflict | undefined {
+function conflictOf(asked: LockIdentity, own: Invocation | undefined, inner: Invocation): Conflict | undefined {
   const found = heldAround(inner, (held) => held.isAlso(asked) && !(held.is(asked) && held.hasOwnerOf(asked)));
   const [has] = found;
   if (has === undefined || own?.enters(asked) !== undefined) return undefined;
@@ -191,7 +191,7 @@ function conflictOf(asked: Asked, own: Invocation | undefined, inner: Invocation
   return { asked, has, certain: new Set(held.map(({ lease }) => lease.token)).size >= (slots ?? 1) };
 }
 
-function remedyFor(asked: Asked, own: Invocation | undefined, { owner, asked: held, lease }: Holding): string {
+function remedyFor(asked: LockIdentity, own: Invocation | undefined, { owner, asked: held, lease }: Holding): string {
   if (!held.is(asked)) return "it was acquired by another client: use one for both, and have this call enter it again by `reentrant: true`";
   if (owner === undefined) return "nobody enters the term of an election again, so leave this call out";
   if (asked.options?.owner ?? held.options?.owner) return "give both the same `owner` to have this call enter it again";
@@ -202,14 +202,14 @@ function remedyFor(asked: Asked, own: Invocation | undefined, { owner, asked: he
   return "give this call `reentrant: true` to have it enter the lock again";
 }
 
-/** A call that acquires, within bodies. It may wait for itself, and tells so. */
-class Within {
-  readonly #asked: readonly Asked[];
+/** A call that acquires within bodies. It may wait for itself, and warns of that. */
+class NestedCall {
+  readonly #asked: readonly LockIdentity[];
   readonly #own: Invocation | undefined;
   readonly #inner: Invocation;
   #ended: AbortController | undefined;
 
-  constructor(asked: readonly Asked[], own: Invocation | undefined, inner: Invocation) {
+  constructor(asked: readonly LockIdentity[], own: Invocation | undefined, inner: Invocation) {
     this.#asked = asked;
     this.#own = own;
     this.#inner = inner;
@@ -220,7 +220,7 @@ class Within {
     return this.#asked.map((one) => conflictOf(one, this.#own, this.#inner)).filter((one) => one !== undefined);
   }
 
-  /** Tells it, and again and again of a wait without end. */
+  /** Warns once, and again and again of a wait without end. */
   async tell(wait: number, { from }: Call): Promise<void> {
     // The frames of the caller are here before the first `await`.
     const caller = { stack: "" };
@@ -270,14 +270,14 @@ class Within {
  * Has an operation acquire these. `own`: the call whose body they are for, nothing for what is acquired by hand.
  */
 export function acquiring<T>(
-  asked: readonly Asked[],
+  asked: readonly LockIdentity[],
   own: Invocation | undefined,
-  { wait = asked[0]!.wait, signal }: Acquiring,
+  { wait = asked[0]!.wait, signal }: AcquireRequest,
   call: Call,
   start: (port: NativePort, number: number) => Failure | null,
 ): Promise<Outcome<T>> {
   const inner = own === undefined ? running(storage.getStore()) : own.parent;
-  const within = inner === undefined ? undefined : new Within(asked, own, inner);
+  const within = inner === undefined ? undefined : new NestedCall(asked, own, inner);
   const isTold = within !== undefined && within.conflicts().length > 0;
   if (isTold && wait !== 0 && signal?.aborted !== true) void within.tell(wait, call);
   // Each lease that may be won has a number.

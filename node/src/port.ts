@@ -32,7 +32,7 @@ let kept = false;
 /** Whether this turn has started something. */
 let started = false;
 
-/** Who is told what no promise waits for. */
+/** What is called for news that no promise waits for. */
 export const told = {
   lost(_number: number, _putOff: boolean): void {},
   log(_warning: boolean, _line: NativeLine): void {},
@@ -106,7 +106,7 @@ function forget(number: number): void {
  */
 export type Outcome<T> = { value: T; number: number } | { failure: Failure; caller?: Caller };
 
-/** Numbers that nobody else gets; the first of them. */
+/** Numbers that no other operation gets; the first of them. */
 function reserve(numbers: number): number {
   const first = lastNumber + 1;
   lastNumber += numbers;

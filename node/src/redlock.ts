@@ -1,14 +1,14 @@
 /** `redlock(…)`: a lock in one line. */
 
-import { checkBody, finished } from "./body.js";
+import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
+import { checkBody, finished, type AnyBody, type Body, type BodyOfAll } from "./body.js";
 import { chained, type Call } from "./chained.js";
 import { Client, lockWith } from "./client.js";
 import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
-import { throwIfLost, type Lease } from "./lease.js";
-import { Leases, throwIfOneLost } from "./leases.js";
-import { acquireFor, tryAcquireFor, type Lock } from "./lock.js";
-import { acquireAllFor, Locks, tryAcquireAllFor } from "./locks.js";
+import { throwIfLost } from "./held.js";
+import type { Lease } from "./lease.js";
+import type { Leases } from "./leases.js";
 import {
   abortSignal,
   attemptOptions,
@@ -50,18 +50,6 @@ export interface AttemptOptions<R = undefined> extends RedlockOptions {
   otherwise?: (() => R | PromiseLike<R>) | undefined;
 }
 
-/** The work that a lock protects. */
-export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
-
-/** The work that several locks protect. */
-export type BodyOfAll<T> = (leases: Leases) => T | PromiseLike<T>;
-
-/** What is acquired, and under what its work runs. */
-type Asked = Lock | Locks;
-type Held = Lease | Leases;
-/** The work that one lock protects or several, where that is not known before. */
-export type AnyBody<T> = (held: Lease | Leases) => T | PromiseLike<T>;
-
 /**
  * Holds a lock while `body` runs, and resolves to what it returns.
  *
@@ -98,10 +86,7 @@ export function redlock<T>(name: Name | readonly Name[], ...rest: unknown[]): Pr
     const { lock, signal, reentrant } = look(redlock, () => scoped(name, scopeOptions(given, what(name)), body));
     // Made here, where the caller's context is sure to be there.
     const own = new Invocation(reentrant);
-    const held = await (lock instanceof Locks
-      ? acquireAllFor(lock, { signal }, own, call)
-      : acquireFor(lock, { signal }, own, call));
-    return await holding(held, own, body, call.run);
+    return await holding(await lock[acquireFor]({ signal }, own, call), own, body, call.run);
   });
 }
 
@@ -157,36 +142,31 @@ export function semaphore<T>(name: Name, slots: number, ...rest: unknown[]): Pro
     const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
     const { lock, signal, reentrant } = look(semaphore, () => scoped(nameOf("name", name), slotOptions(slots, given), body));
     const own = new Invocation(reentrant);
-    return await holding(await acquireFor(lock as Lock, { signal }, own, call), own, body, call.run);
+    return await holding(await lock[acquireFor]({ signal }, own, call), own, body, call.run);
   });
 }
 
 /** Runs the body where the lock is had in time; else it is left out. Not part of the API. */
 export async function attempted<T, R>(
-  { lock, signal, reentrant, otherwise }: Scoped,
+  { lock, signal, reentrant, otherwise }: ScopeRequest,
   body: AnyBody<T>,
   call: Call,
 ): Promise<T | R | undefined> {
   const own = new Invocation(reentrant);
-  const held = await (lock instanceof Locks
-    ? tryAcquireAllFor(lock, { signal }, own, call)
-    : tryAcquireFor(lock, { signal }, own, call));
+  const held = await lock[tryAcquireFor]({ signal }, own, call);
   if (held !== null) return await holding(held, own, body, call.run);
   return finished(await (otherwise as AttemptOptions<R>["otherwise"])?.(), call.run);
 }
 
-const throwIfEnded = (held: Held, from: Function) =>
-  held instanceof Leases ? throwIfOneLost(held, from) : throwIfLost(held, from);
-
 /** Runs the body of a call under what it holds, and releases that. */
-async function holding<T>(held: Held, own: Invocation, body: AnyBody<T>, from: Function): Promise<T> {
+async function holding<T>(held: Lease | Leases, own: Invocation, body: AnyBody<T>, from: Function): Promise<T> {
   // A body that waits for its signal alone would be collected, and its lease with it. And what is awaited keeps the process alive.
   const done = stay(held);
   try {
     let result: T;
     try {
       // A busy event loop may see a lease only when it is lost already: no work must begin under it.
-      throwIfEnded(held, from);
+      held[throwIfLost](from);
       result = finished(await own.run(body, held), from);
     } catch (error) {
       // The body's own error wins.
@@ -194,7 +174,7 @@ async function holding<T>(held: Held, own: Invocation, body: AnyBody<T>, from: F
       throw error;
     }
     await held.release();
-    throwIfEnded(held, from);
+    held[throwIfLost](from);
     return result;
   } finally {
     done();
@@ -208,15 +188,15 @@ redlock.events = events;
 const what = (name: Name | readonly Name[]) => (Array.isArray(name) ? "several" : "lock");
 
 /** What a call with a body asks for. Not part of the API. */
-export interface Scoped {
-  readonly lock: Asked;
+export interface ScopeRequest {
+  readonly lock: Acquirable<Lease | Leases>;
   readonly signal: AbortSignal | undefined;
   readonly reentrant: boolean;
   readonly otherwise: unknown;
 }
 
 /** The same of options that were looked at. Not part of the API. */
-export function scoped(name: Name | readonly Name[], options: ScopeOptions, body: unknown): Scoped {
+export function scoped(name: Name | readonly Name[], options: ScopeOptions, body: unknown): ScopeRequest {
   checkBody(body, "the last argument is the work to do: give a function");
   const [ofLock, ofClient, { client, signal, reentrant = false, otherwise }] = options;
   if (client !== undefined) {

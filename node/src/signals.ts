@@ -29,14 +29,14 @@ export function noMore(signal: AbortSignal, call: () => void): void {
 /** The signal of what may be lost. */
 export class LossSignal {
   readonly #controller = new AbortController();
-  /** Whether it aborted before the loss was told: who has listened since has not heard of it. */
+  /** Whether it aborted before the loss was reported: a listener that came since has not heard of it. */
   #early = false;
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** For who asks after a loss that is about to be told. */
+  /** For a reader that comes after a loss that is about to be reported. */
   abortEarly(reason: unknown): void {
     this.#early = true;
     this.#controller.abort(reason);

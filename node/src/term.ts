@@ -2,23 +2,23 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 
+import type { Body } from "./body.js";
 import { stopWork, whenLost, type Lease } from "./lease.js";
-import { askedFor, type Lock } from "./lock.js";
+import { identityOf, type Lock } from "./lock.js";
 import type { RunOptions } from "./options.js";
 import { Invocation } from "./owner.js";
 import { stay, tell } from "./port.js";
-import type { Body } from "./redlock.js";
 import { noMore, whenAborted } from "./signals.js";
 
 /** A term, and whether the work of `run` is done in it. */
 export type Seat = { readonly lease: Lease; readonly term?: Term };
 
-/** How work has ended; never a rejection, so that whoever awaits it looks at both. */
-export type Ended<T> = { readonly result: T } | { readonly error: unknown };
+/** How work has ended; never a rejection, so that the caller looks at both. */
+export type WorkOutcome<T> = { readonly result: T } | { readonly error: unknown };
 
 /** The terms in whose work the caller is, the innermost first. */
-const around = new AsyncLocalStorage<Inside>();
-type Inside = { readonly term: Term; readonly outer: Inside | undefined };
+const around = new AsyncLocalStorage<Scope>();
+type Scope = { readonly term: Term; readonly outer: Scope | undefined };
 
 /** One term of `run`. */
 export class Term {
@@ -40,7 +40,7 @@ export class Term {
   }
 
   /** Does the work while the term is held, and waits until it has settled; nothing where there was no work to begin. */
-  async work<T>(body: Body<T>): Promise<Ended<T> | undefined> {
+  async work<T>(body: Body<T>): Promise<WorkOutcome<T> | undefined> {
     const { signal, onStopped } = this.#options;
     const onAbort = () => {
       this.#aborted = true;
@@ -51,10 +51,10 @@ export class Term {
     // Work that waits for its signal alone would be collected, and its lease with it.
     const done = stay(this);
     try {
-      // The clock is asked: the loss may be told to nobody yet.
+      // The clock is asked: no listener may have been called for the loss so far.
       if (this.#stopped || !this.lease.isHeld()) return undefined;
       const own = new Invocation(false);
-      own.won(askedFor(this.#lock), this.lease, undefined);
+      own.won(identityOf(this.#lock), this.lease, undefined);
       return { result: await around.run({ term: this, outer: around.getStore() }, () => own.run(body, this.lease)) };
     } catch (error) {
       return { error };
@@ -66,13 +66,13 @@ export class Term {
     }
   }
 
-  /** Tells the work to end, while the term is held. */
+  /** Has the work end, while the term is held. */
   stop(reason: unknown): void {
     this.#stopped = true;
     stopWork(this.lease, reason);
   }
 
-  /** Whether the signal of `run` has told the work to end. */
+  /** Whether the work had to end because the signal of `run` aborted. */
   get wasAborted(): boolean {
     return this.#aborted;
   }
@@ -89,7 +89,7 @@ export class Term {
     return inside !== undefined;
   }
 
-  /** Releases it, and tells who waits for that. */
+  /** Releases it, and resolves what waits for that. */
   async giveUp(): Promise<void> {
     let held = false;
     try {

@@ -23,7 +23,7 @@ import { native } from "./binding.js";
 import { Client } from "./client.js";
 import { checked, invalid, look } from "./errors.js";
 import { bytesOf, nameOf, type LockOptions, type Name } from "./options.js";
-import type { LossReason } from "./lease.js";
+import type { LossReason } from "./loss.js";
 
 /** This many nodes, 1 to 32, that no other test has, for `nodes` or, joined by commas, for `QUORLOCK_NODES`. */
 export function nodes(count = 1): string[] {
@@ -43,7 +43,7 @@ export function lose(name: Name, reason: LossReason = "expired"): number {
 }
 
 /**
- * Holds a lock as somebody else while a function runs. `options`: as of `lock`, and `nodes`: those of the code that is tested, if
+ * Holds a lock as another client while a function runs. `options`: as of `lock`, and `nodes`: those of the code that is tested, if
  * it names any.
  */
 export async function held<T>(

@@ -13,7 +13,7 @@ use quorlock::{Error, ErrorKind};
 
 use crate::ending;
 use crate::error::{checked, entry};
-use crate::port::{Made, Port};
+use crate::port::{Delivery, Port};
 use crate::wait::wait;
 
 /// What a call comes to. It becomes an object of Python where its caller goes on.
@@ -45,7 +45,7 @@ impl Answer for Duration {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<Made, Error>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<Delivery, Error>> + Send>>;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Call {
@@ -61,7 +61,7 @@ impl Call {
     ) -> Call {
         let work = async {
             let answer = work.await?;
-            Ok(Box::new(|py: Python<'_>| answer.into_python(py)) as Made)
+            Ok(Box::new(|py: Python<'_>| answer.into_python(py)) as Delivery)
         };
         Call {
             work: Mutex::new(Some(Box::pin(work))),

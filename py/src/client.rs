@@ -24,7 +24,7 @@ impl Client {
             let builder = options::of_client(Core::builder(), options)?;
             let core = builder
                 .build()
-                .map_err(|e| options::told(py, options, &e))?;
+                .map_err(|e| options::respelled(py, options, &e))?;
             Ok(Client {
                 core: Owned::new(core),
             })

@@ -60,13 +60,13 @@ pub(crate) struct Observer {
 
 #[pymethods]
 impl Observer {
-    /// How it is, and at later calls the next change: a `Seen`.
+    /// How it is, and at later calls the next change: a `Change`.
     fn next(&self) -> Call {
         let place = Arc::clone(&self.core);
         let mut core = lock(&place).clone();
         Call::new(true, async move {
             let leadership = core.next().await?;
-            Ok(Seen {
+            Ok(Change {
                 leadership,
                 core: Owned::new(core),
                 place: Owned::new(place),
@@ -78,22 +78,22 @@ impl Observer {
 /// A change. It counts as seen once it is taken: a call that is given up in the very moment in which it has come leaves it
 /// to the next.
 #[pyclass(frozen, module = "quorlock._native")]
-pub(crate) struct Seen {
+pub(crate) struct Change {
     leadership: Leadership,
     /// As it is once this is taken.
     core: Owned<CoreObserver>,
     place: Owned<Arc<Mutex<CoreObserver>>>,
 }
 
-impl Answer for Seen {
+impl Answer for Change {
     fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(Py::new(py, self)?.into_any())
     }
 }
 
 #[pymethods]
-impl Seen {
-    /// Who leads, if anybody, and whether that is known.
+impl Change {
+    /// Who leads, if any candidate does, and whether that is known.
     fn taken(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         *lock(&self.place) = CoreObserver::clone(&self.core);
         let known = self.leadership.is_known();

@@ -2,7 +2,7 @@
 //!
 //! Once the interpreter is ending, CPython (before 3.14) kills a thread that
 //! would go on with Python: its stack is unwound without a panic. PyO3 stops a
-//! thread that is killed while it attaches. One that is killed within a user's
+//! thread that is killed while it attaches. A thread that is killed within a user's
 //! function has to be stopped here, before any destructor on the way touches
 //! Python objects and before `catch_unwind` aborts.
 
@@ -17,7 +17,7 @@ use pyo3::types::PyTuple;
 use quorlock::binding;
 
 unsafe extern "C-unwind" {
-    /// PyO3 declares it as one that never unwinds.
+    /// PyO3 declares it as a function that never unwinds.
     fn PyObject_CallObject(function: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject;
 }
 

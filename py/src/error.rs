@@ -5,12 +5,12 @@ use pyo3::types::PyBytes;
 use quorlock::binding::caught;
 use quorlock::{Error, ErrorKind};
 
-use crate::kept::Kept;
+use crate::kept::ForkSafe;
 
 /// The exception for an error. Which class it is stands in `errors.py`, by the
 /// number of the kind.
 pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
-    static MAKE: Kept<Py<PyAny>> = Kept::new();
+    static MAKE: ForkSafe<Py<PyAny>> = ForkSafe::new();
     let nodes = error.nodes().iter().map(|n| (n.node(), n.message()));
     let nodes = nodes.collect::<Vec<_>>();
     let name = error.name().map(|name| PyBytes::new(py, name));

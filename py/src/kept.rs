@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 
 /// A value that is made when it is first asked for. Threads that ask at once each make one, and
 /// that of the first is kept.
-pub(crate) struct Kept<T>(OnceBox<T>);
+pub(crate) struct ForkSafe<T>(OnceBox<T>);
 
-impl<T> Kept<T> {
-    pub(crate) const fn new() -> Kept<T> {
-        Kept(OnceBox::new())
+impl<T> ForkSafe<T> {
+    pub(crate) const fn new() -> ForkSafe<T> {
+        ForkSafe(OnceBox::new())
     }
 
     /// The value; where it cannot be made, the next call tries again.
@@ -25,7 +25,8 @@ impl<T> Kept<T> {
 /// A name as a string of Python's, made once.
 macro_rules! name {
     ($py:expr, $text:literal) => {{
-        static NAME: crate::kept::Kept<pyo3::Py<pyo3::types::PyString>> = crate::kept::Kept::new();
+        static NAME: crate::kept::ForkSafe<pyo3::Py<pyo3::types::PyString>> =
+            crate::kept::ForkSafe::new();
         let made = |py| Ok(pyo3::types::PyString::intern(py, $text).unbind());
         let py: pyo3::Python<'_> = $py;
         NAME.get_or_make(|| made(py))

@@ -16,10 +16,10 @@ use quorlock::{Lease as Core, LossReason};
 use crate::call::{Answer, Call};
 use crate::ending;
 use crate::error::{checked, entry, raised};
+use crate::log::warn;
 use crate::options::{ANY, limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
-use crate::warn;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lease {
@@ -58,13 +58,13 @@ impl Lease {
     }
 }
 
-/// As a file or socket that nobody has closed. Not written in Python: there Ctrl-C
+/// As a file or socket that was not closed. Not written in Python: there Ctrl-C
 /// would strike in the middle and be lost.
 impl Drop for Lease {
     fn drop(&mut self) {
-        // One that is lost has been told of, and a forked child holds nothing.
-        let told = self.shared || self.given_back.load(Ordering::Relaxed);
-        if !told && self.core.is_ours() && self.core.is_held() {
+        // The loss of a lease has been reported, and a forked child holds nothing.
+        let is_cared_for = self.shared || self.given_back.load(Ordering::Relaxed);
+        if !is_cared_for && self.core.is_ours() && self.core.is_held() {
             unkept(self.core.name());
         }
     }
@@ -74,14 +74,14 @@ impl Drop for Lease {
 pub(crate) fn unkept(name: &[u8]) {
     const UNKEPT: &str = "the lock {lock} is released because nobody keeps its lease: keep the \
                           lease and release it, or hold the lock by `with`";
-    let told = UNKEPT.replace("{lock}", &shown(name));
+    let warning = UNKEPT.replace("{lock}", &shown(name));
     warn("lease_unkept", UNKEPT, shown(name));
     Python::try_attach(|py| {
-        // That of whoever is going on while this is collected.
+        // The error of the code that runs while this is collected.
         let other = PyErr::take(py);
-        let told = CString::new(told).unwrap_or_default();
+        let warning = CString::new(warning).unwrap_or_default();
         let category = py.get_type::<PyResourceWarning>();
-        if let Err(error) = PyErr::warn(py, &category, &told, 1) {
+        if let Err(error) = PyErr::warn(py, &category, &warning, 1) {
             error.write_unraisable(py, None);
         }
         if let Some(other) = other {
@@ -209,7 +209,7 @@ impl Lease {
 
     /// Calls `callback(reason)` at the loss, on a thread of the dispatcher.
     fn on_lost(&self, callback: Py<PyAny>) {
-        let told = move |reason: LossReason| ending::tell(&callback, &[reason.as_str()]);
-        self.core.on_lost(told);
+        let call = move |reason: LossReason| ending::tell(&callback, &[reason.as_str()]);
+        self.core.on_lost(call);
     }
 }

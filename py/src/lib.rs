@@ -12,6 +12,7 @@ mod inspection;
 mod kept;
 mod lease;
 mod lock;
+mod log;
 mod options;
 mod port;
 mod probe;
@@ -19,12 +20,9 @@ mod scoped;
 mod several;
 mod wait;
 
-use std::sync::{Arc, Mutex};
-
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use quorlock::binding::{dispatch, lock};
 use quorlock::{ErrorKind, Owner};
 
 /// The number of the calling thread, by the core: the system's ids are used again, and frameworks put their own in the
@@ -67,30 +65,6 @@ fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
     })
 }
 
-/// Sends log lines to `log(level, event, template, name, value, …)`, on the thread for them.
-#[pyfunction]
-fn _log_to(log: Py<PyAny>) {
-    let log = Arc::new(log);
-    *lock(&LOG) = Some(Arc::clone(&log));
-    quorlock::set_log_sink(move |level, event| {
-        let fields = event.fields().iter();
-        let fields = fields.flat_map(|(name, value)| [*name, value.as_str()]);
-        let parts = [level.as_str(), event.name(), event.template()];
-        let parts: Vec<_> = parts.into_iter().chain(fields).collect();
-        ending::tell(&log, &parts);
-    });
-}
-
-static LOG: Mutex<Option<Arc<Py<PyAny>>>> = Mutex::new(None);
-
-/// Logs a warning of the binding, on a thread of the core's: where there is something to be warned
-/// of an object is being collected, and no Python should run. `template` has the place of a lock.
-pub(crate) fn warn(event: &'static str, template: &'static str, name: String) {
-    if let Some(log) = lock(&LOG).clone() {
-        dispatch(move || ending::tell(&log, &["warning", event, template, "lock", &name]));
-    }
-}
-
 /// A value that was given for an option, as messages show it.
 #[pyfunction]
 fn given(option: &str, value: &Bound<'_, PyAny>) -> String {
@@ -123,7 +97,7 @@ fn testing_lose(py: Python<'_>, name: &[u8], reason: &str) -> PyResult<usize> {
 }
 
 /// Refuses an interpreter that is not the first, as CPython does by itself from
-/// 3.12 on. One that is still there at the exit waits for threads that wait for it.
+/// 3.12 on. Another interpreter that is still there at the exit waits for threads that wait for it.
 fn refuse_another_interpreter() -> PyResult<()> {
     // SAFETY: the thread is attached to the interpreter that imports this.
     match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
@@ -145,7 +119,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<election::Election>()?;
     module.add_class::<election::Failures>()?;
     module.add_class::<election::Observer>()?;
-    module.add_class::<election::Seen>()?;
+    module.add_class::<election::Change>()?;
     module.add_class::<lease::Lease>()?;
     module.add_class::<several::Leases>()?;
     module.add_class::<port::Port>()?;
@@ -158,7 +132,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(several::try_all, module)?)?;
     module.add_function(wrap_pyfunction!(_thread, module)?)?;
     module.add_function(wrap_pyfunction!(_close_all, module)?)?;
-    module.add_function(wrap_pyfunction!(_log_to, module)?)?;
+    module.add_function(wrap_pyfunction!(log::_log_to, module)?)?;
     module.add_function(wrap_pyfunction!(_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
     module.add_function(wrap_pyfunction!(given, module)?)?;

@@ -99,7 +99,7 @@ where
         .map_err(|_| PyTypeError::new_err(format!("{name} is {}: give {give}", shown(name, value))))
 }
 
-/// A number. One that is too large is one without end.
+/// A number. A number that is too large is infinite.
 fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
     match value.extract::<f64>() {
         Err(e) if e.is_instance_of::<PyOverflowError>(value.py()) => {
@@ -306,7 +306,7 @@ const SPELLED: &[(&str, &str)] = &[
 ];
 
 /// What the core says of the options of a client, in the spelling in which they were given.
-pub(crate) fn told(py: Python<'_>, options: &Options<'_>, error: &Error) -> PyErr {
+pub(crate) fn respelled(py: Python<'_>, options: &Options<'_>, error: &Error) -> PyErr {
     let is_given = |name: &str| options.contains(name).unwrap_or(false);
     for (own, name) in SPELLED.iter().filter(|(own, _)| is_given(own)) {
         if let Some(said) = error.detail().strip_prefix(&format!("{name}: ")) {

@@ -10,7 +10,7 @@
 //!
 //! The loop's own registration of the reader is the only lasting reference to a
 //! [`Port`]. When the loop is closed or collected, the port is dropped: what
-//! was under way is cancelled, and a lease that nobody took is released.
+//! was under way is cancelled, and a lease that no caller took is released.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -33,12 +33,12 @@ mod bell;
 
 /// Makes the result for its future, on the loop's thread. Dropped unused, it
 /// drops what it would have made the result from: a lease is released.
-pub(crate) type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Delivery = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-pub(crate) type Queue = Mailbox<(u64, Made)>;
+pub(crate) type Queue = Mailbox<(u64, Delivery)>;
 
 /// A future, and what runs for it until it is dropped.
-type Pending = (Py<PyAny>, Box<dyn Any + Send>);
+type PendingFuture = (Py<PyAny>, Box<dyn Any + Send>);
 
 /// The channel of one event loop.
 #[pyclass(frozen, weakref, module = "quorlock._native")]
@@ -47,7 +47,7 @@ pub(crate) struct Port {
     bell: bell::Bell,
     /// Never locked while the interpreter is called, so that no thread ever waits for
     /// the one while it holds the other.
-    pending: Mutex<HashMap<u64, Pending>>,
+    pending: Mutex<HashMap<u64, PendingFuture>>,
     turn: Turn,
     /// How the loop drives the I/O itself, and what it has to watch for that.
     steps: Option<(Steps, std::ffi::c_int)>,
@@ -137,7 +137,7 @@ impl Port {
 }
 
 impl Port {
-    /// Fills in the futures of what the core has told.
+    /// Fills in the futures of what the core has completed.
     fn deliver(this: &Bound<'_, Self>) -> PyResult<()> {
         let (py, port) = (this.py(), this.get());
         let ready = port.queue.take();
@@ -162,9 +162,9 @@ impl Port {
     }
 
     /// Begins a call: on this thread, if the loop has no other.
-    pub(crate) fn begin(&self, call: Work) -> Result<Underway, quorlock::Error> {
+    pub(crate) fn begin(&self, call: Work) -> Result<CallCount, quorlock::Error> {
         let others = self.calls.fetch_add(1, Ordering::Relaxed);
-        let underway = Underway(Arc::clone(&self.calls));
+        let underway = CallCount(Arc::clone(&self.calls));
         match &self.steps {
             Some((steps, _)) if others == 0 => self.turn.submit_alone(call, steps),
             _ => self.turn.submit(call),
@@ -200,16 +200,16 @@ impl Port {
 }
 
 /// A call that the loop has begun, until it has its result.
-pub(crate) struct Underway(Arc<AtomicUsize>);
+pub(crate) struct CallCount(Arc<AtomicUsize>);
 
-impl Drop for Underway {
+impl Drop for CallCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Gives a future its result, unless it has been cancelled.
-fn fill(future: &Bound<'_, PyAny>, made: Made) -> PyResult<()> {
+fn fill(future: &Bound<'_, PyAny>, made: Delivery) -> PyResult<()> {
     let py = future.py();
     if future.call_method0(name!(py, "done"))?.is_truthy()? {
         return Ok(());

@@ -21,8 +21,8 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 use quorlock::binding::lock;
 
-use self::entered::Where;
-use self::open::{Left, OpenScopes};
+use self::entered::Entrance;
+use self::open::{Departure, OpenScopes};
 use crate::kept::name;
 use crate::lease::Lease;
 use crate::several::Leases;
@@ -44,7 +44,7 @@ impl Scoped {
     fn __enter__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         let open = &this.get().0;
-        let at = Where::entering(frame::current(py), py)?;
+        let at = Entrance::entering(frame::current(py), py)?;
         open.refuse_more(py, &at)?;
         let lease = if open.awaits_itself(py)? {
             this.call_method1(name!(py, "_enter"), (true,))?
@@ -63,14 +63,14 @@ impl Scoped {
     ) -> PyResult<()> {
         let py = this.py();
         match this.get().0.leave(py, frame::current(py))? {
-            Left::Scopes { left, first } => {
+            Departure::Scopes { left, first } => {
                 let mut ended = Ok(());
                 for (at, entry) in left.into_iter().enumerate() {
                     let scope = entry.scope.scope.bind(py);
                     if scope.is_none() {
                         continue;
                     }
-                    // What was left before has been told of its loss there.
+                    // A scope that was left before has raised its loss there.
                     let left = if first && at > 0 {
                         Ok(())
                     } else {
@@ -82,11 +82,11 @@ impl Scoped {
                 }
                 ended
             }
-            Left::Doubt { scopes, warn } => {
+            Departure::Doubt { scopes, warn } => {
                 this.call_method1(name!(py, "_leave_doubt"), (scopes, warn, error))?;
                 Ok(())
             }
-            Left::Nothing { elsewhere } => {
+            Departure::Nothing { elsewhere } => {
                 this.call_method1(name!(py, "_leave_none"), (elsewhere, error))?;
                 Ok(())
             }
@@ -129,9 +129,9 @@ impl Ends {
     }
 }
 
-/// Where a scope is entered that is open later: in asyncio.
+/// Entrance a scope is entered that is open later: in asyncio.
 #[pyclass(frozen, module = "quorlock._native")]
-pub(crate) struct Place(Mutex<Option<Where>>);
+pub(crate) struct Place(Mutex<Option<Entrance>>);
 
 #[pymethods]
 impl Place {
@@ -159,9 +159,9 @@ impl Scopes {
         Scopes(OpenScopes::default())
     }
 
-    /// Where this frame enters.
+    /// Entrance this frame enters.
     fn place(&self, py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<Place> {
-        let at = Where::entering(Some(frame.clone()), py)?;
+        let at = Entrance::entering(Some(frame.clone()), py)?;
         self.0.refuse_more(py, &at)?;
         Ok(Place(Mutex::new(Some(at))))
     }
@@ -174,24 +174,24 @@ impl Scopes {
     /// Opens a scope there.
     fn enter(&self, py: Python<'_>, place: &Place, scope: Py<PyAny>) {
         let at = lock(&place.0).take();
-        let at = at.unwrap_or_else(Where::unknown);
+        let at = at.unwrap_or_else(Entrance::unknown);
         self.0.enter(py, at, scope);
     }
 
     /// Which scopes are left from this frame; whether that is in doubt; and whether that is to be said, or else whether the first
-    /// is the one that is left here, or, where there are none, whether there is one that another function alone leaves.
+    /// of them is left here, or, where there are none, whether there is a scope that another function alone leaves.
     fn leave(
         &self,
         py: Python<'_>,
         frame: &Bound<'_, PyAny>,
     ) -> PyResult<(Vec<Py<PyAny>>, bool, bool)> {
         Ok(match self.0.leave(py, Some(frame.clone()))? {
-            Left::Scopes { left, first } => {
+            Departure::Scopes { left, first } => {
                 let scopes = left.into_iter().map(|entry| entry.scope.scope).collect();
                 (scopes, false, first)
             }
-            Left::Doubt { scopes, warn } => (scopes, true, warn),
-            Left::Nothing { elsewhere } => (Vec::new(), false, elsewhere),
+            Departure::Doubt { scopes, warn } => (scopes, true, warn),
+            Departure::Nothing { elsewhere } => (Vec::new(), false, elsewhere),
         })
     }
 

@@ -190,7 +190,7 @@ impl Leases {
 
     /// Calls `callback(reason)` at the first loss, on a thread of the dispatcher.
     fn on_lost(&self, callback: Py<PyAny>) {
-        let told = move |_: &[u8], reason: LossReason| ending::tell(&callback, &[reason.as_str()]);
-        self.core.on_lost(told);
+        let call = move |_: &[u8], reason: LossReason| ending::tell(&callback, &[reason.as_str()]);
+        self.core.on_lost(call);
     }
 }

@@ -8,7 +8,7 @@ use quorlock::binding::{self, spawn};
 
 use crate::ending;
 use crate::error::checked;
-use crate::kept::{Kept, name};
+use crate::kept::{ForkSafe, name};
 
 /// How often a wait in the main thread looks for what is raised there: Ctrl-C ends it within
 /// this time.
@@ -38,7 +38,7 @@ where
     let first = py.detach(|| binding::wait_or(&mut future, soon, || passed(soon)));
     if first.is_some() || passed(limit) {
         // What a handler raises takes the place of what has come. So it is raised here, where that
-        // is dropped as what nobody was given, and not where its caller would have had it.
+        // is dropped before any caller was given it, and not where its caller would have had it.
         py.check_signals()?;
         return Ok(first);
     }
@@ -65,7 +65,7 @@ where
 /// that were set for the thread where such a function begins, and nothing else has it look
 /// for the latter.
 fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static NOTHING: Kept<Py<PyAny>> = Kept::new();
+    static NOTHING: ForkSafe<Py<PyAny>> = ForkSafe::new();
     NOTHING.get_or_make(|| Ok(py.eval(c"lambda: None", None, None)?.unbind()))
 }
 

@@ -49,11 +49,11 @@ def is_called(function, name):
 class Module:
     """What the package's sources define, by name."""
 
-    def __init__(self, first):
+    def __init__(self, *first):
         self.found = {}
         # What a base says of what says nothing by itself.
         self.said = {}
-        for path in [*sorted(PACKAGE.glob("*.py")), PACKAGE / first]:
+        for path in [*sorted(PACKAGE.glob("*.py")), *(PACKAGE / name for name in first)]:
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                     self.found[node.name] = node
@@ -132,7 +132,7 @@ def exported(path):
 
 
 def python():
-    blocking, tasks = Module("sync.py"), Module("aio.py")
+    blocking, tasks = Module("_lock.py", "sync.py"), Module("_aio_lock.py", "aio.py")
     names = exported("__init__.py")
     errors = [name for name in names if name.endswith("Error")]
     text = "# Python, name by name\n\nFrom the package's sources. What options mean, and their defaults: [options](options.md). Errors: [errors](errors.md).\n\n"
@@ -195,7 +195,9 @@ def node_entry(name, files):
             # Not one of its type parameters.
             while (head := text[found.start(2):begin].replace("=>", "")).count("<") != head.count(">"):
                 begin = text.index("{", begin + 1)
-            page += f"```ts\n{text[found.start(2):begin].strip()}\n```\n\n" + told(comment)
+            # Two interfaces are for the package alone.
+            shown = re.sub(r"(, | implements )(Held|Acquirable<\w+>)", "", text[found.start(2):begin].strip())
+            page += f"```ts\n{shown}\n```\n\n" + told(comment)
             for comment, member, declared in members(text[begin + 1:end_of(text, begin, "}") - 1]):
                 if word == "interface":
                     declared = " ".join(re.sub(COMMENT, "", declared, flags=re.DOTALL).split())

@@ -4,7 +4,7 @@ import re
 
 # A comment and what it stands above: to the `;` or `{` that ends that, or for a macro to the end of its line.
 ITEM = re.compile(r"^( *)/\*\*(?!\s*\* @file)((?:(?!\*/).)*)\*/\s*\n(#define [^\n]*| *\w+ = \w+,|(?! *#)[^;{]*?[;{])", re.MULTILINE | re.DOTALL)
-CLASS = re.compile(r"^(?:class|struct)\s+(?:\[\[nodiscard\]\]\s+)?(\w+)(?:\s+final)?(?:\s*:[^{]*)?\s*\{$")
+CLASS = re.compile(r"^(?:template <[^{]*?>\s+)?(?:class|struct)\s+(?:\[\[nodiscard\]\]\s+)?(\w+)(?:\s+final)?(?:\s*:[^{]*)?\s*\{$")
 
 
 def words(comment):

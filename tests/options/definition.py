@@ -211,7 +211,7 @@ def parameters(path, owner, function, without=()):
 
 def python():
     package = "py/python/quorlock"
-    for file in ("sync", "aio"):
+    for file in ("_lock", "_aio_lock"):
         # `blocking` and `timeout` are those of `threading.Lock`.
         yield "acquire", parameters(f"{package}/{file}.py", "Lock", "acquire", {"blocking", "timeout"})
 

@@ -208,7 +208,7 @@ def of_losses(reasons):
     names = list(reasons)
     yield Place("reasons of the header", "include/quorlock.h", [f"QUORLOCK_LEASE_{name.upper()} {number}" for number, name in enumerate(reasons, 1)],
                 lambda text: re.findall(r"^#define (QUORLOCK_LEASE_\w+ [1-9]\d*)$", text, re.MULTILINE))
-    yield Place("reasons of Node", "node/src/lease.ts", names, lambda text: words(first(r"^export type LossReason = (.*?);", text), '"'), ORDERED)
+    yield Place("reasons of Node", "node/src/loss.ts", names, lambda text: words(first(r"^export type LossReason = (.*?);", text), '"'), ORDERED)
     yield Place("reasons of Python", "py/python/quorlock/testing.py", names, lambda text: words(first(r"^Reason = Literal\[(.*?)\]", text), '"'), ORDERED)
     yield Place("reasons of `lost_reason`", "py/python/quorlock/_lease.py", names, lambda text: words(first(r'"""Why it was lost: (.*?);', text), '"'), ORDERED)
     for event in ("ending", "lost"):

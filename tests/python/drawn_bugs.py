@@ -5,7 +5,7 @@ import threading
 
 import quorlock
 import quorlock.aio
-from quorlock import _lease, _leases, _native, _owner, sync
+from quorlock import _lease, _leases, _lock, _native, _owner, sync
 
 
 def guess():
@@ -30,7 +30,7 @@ def guess():
         if lease is not None:
             self._leave(lease, error)
 
-    sync.Scoped.__enter__, sync.Scoped.__exit__ = __enter__, __exit__
+    _lock.Scoped.__enter__, _lock.Scoped.__exit__ = __enter__, __exit__
 
 
 def guess_of_tasks():
@@ -60,17 +60,17 @@ def one_of_several():
         if leases:
             self._leave(leases[-1], error)
 
-    sync.Scoped._leave_doubt = _leave_doubt
+    _lock.Scoped._leave_doubt = _leave_doubt
 
 
 def owner_by_hand():
     """What is acquired by hand is entered again, as a scope is."""
     made = _owner.Hold
 
-    def Hold(lock, place, owner, caller, reentrant, by_hand):  # noqa: N802
-        return made(lock, place, owner, caller, reentrant, False)
+    def Hold(lock, key, owner, caller, reentrant, by_hand):  # noqa: N802
+        return made(lock, key, owner, caller, reentrant, False)
 
-    _owner.Hold = sync.Hold = Hold
+    _owner.Hold = _lock.Hold = Hold
     hold = sync.Lock._hold
     sync.Lock._hold = lambda self, caller, by_hand: hold(self, caller, False)
 
@@ -104,11 +104,11 @@ def loss_untold():
 def owner_by_thread():
     """A scope is entered again by whatever runs in its thread."""
 
-    def mine(place, caller):
-        hold = _owner._newest_of(place)
+    def scope_of(key, caller):
+        hold = _owner._newest_of(key)
         return hold if hold is not None and hold.flow.thread == caller.thread and hold.lives() and not hold.by_hand else None
 
-    _owner.mine = mine
+    _owner.scope_of = scope_of
 
 
 BUGS = {

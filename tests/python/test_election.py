@@ -300,7 +300,7 @@ class Observers(Case):
                 with mock.patch.object(_channel, "Awaited", watched):
                     with self.assertRaises(asyncio.CancelledError):
                         await task
-                self.assertIsInstance(filled.result(), _native.Seen)
+                self.assertIsInstance(filled.result(), _native.Change)
                 self.assertEqual(await asyncio.wait_for(anext(seen), LONG), Leadership(None, True))
 
         asyncio.run(main())

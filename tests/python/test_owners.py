@@ -103,7 +103,7 @@ class Contexts(Owners):
         for number in range(500):
             with self.client.lock(f"{self.id()}-{number}") as lease:
                 leases.append(lease)
-        self.assertLess(_owner._marks.get()[2], 64)
+        self.assertLess(_owner._newest_mark.get().depth, 64)
 
     def test_holds_of_many_names_do_not_heap_up(self):
         held = [self.client.lock(f"held-{number}").__enter__() for number in range(10)]

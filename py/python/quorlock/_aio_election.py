@@ -13,7 +13,7 @@ from ._inspection import Holder
 from ._lease import NotPickled, shown
 from ._options import UNSET, Seconds, Unset, kind
 from ._unseen import guarded, guarded_coroutine, shown_unmade
-from .aio import Lease, Lock
+from ._aio_lock import Lease, Lock
 
 __all__ = ["Election", "Observer"]
 
@@ -27,7 +27,7 @@ class Election(NotPickled):
         election = client.election("scheduler")
         await election.run(schedule_jobs)
 
-    Whoever holds the lock of that name leads. Each campaign is a caller of its own: one that leads already and campaigns once
+    The candidate that holds the lock of that name leads. Each campaign is a caller of its own: a candidate that leads already and campaigns once
     more, also in the same task, waits for its own term to end. The fence of a term grows from term to term.
     """
 
@@ -79,7 +79,7 @@ class Election(NotPickled):
         what they write to.
 
         - At the loss of its term `fn` is cancelled. When it has ended, however long that takes, this campaigns again.
-        - `on_lost(reason)` is called at the loss, before `fn` is cancelled: stop now, for somebody else may lead.
+        - `on_lost(reason)` is called at the loss, before `fn` is cancelled: stop now, for another candidate may lead.
         - `on_stopped()` is called when `fn` has ended, whatever ended it: from here on this candidate does nothing of the term
           any more. Both are called by the event loop, and what they raise is logged.
 
@@ -156,7 +156,7 @@ class Election(NotPickled):
         return await asyncio.shield(seat.resigned)
 
     async def leader(self) -> Holder | None:
-        """Who leads, as a quorum of the nodes has it; `None` where it agrees on nobody. One request to each node.
+        """Who leads, as a quorum of the nodes has it; `None` where it agrees on no leader. One request to each node.
 
         It tells how it was: it may have lost the term since. Raises `QuorumUnavailableError` if too few nodes answered to know.
         """
@@ -188,7 +188,7 @@ class _Work(Generic[_T]):
         self.resigned: asyncio.Future[bool] = self._loop.create_future()
         self._tell = Loss(on_lost)
         self._task: asyncio.Task[_T] | None = None
-        # Whether somebody wants it to end, and whether it has been told.
+        # Whether it is asked to end, and whether it has been cancelled for that.
         self._asked = self._stopped = False
 
     async def done(self, fn: Callable[[Lease], Awaitable[_T]], name: str) -> asyncio.CancelledError | None:
@@ -217,7 +217,7 @@ class _Work(Generic[_T]):
             self.stop()
 
     def tell_loss(self) -> bool:
-        """Tells of the loss of the term, unless that was told. Returns whether it is lost."""
+        """Calls `on_lost` for a loss of the term, once. Returns whether it is lost."""
         reason = self.term.lost.reason
         self._tell(reason)
         return reason is not None
@@ -233,7 +233,7 @@ class _Work(Generic[_T]):
         return True
 
     def is_over(self) -> bool:
-        """Whether it was told to end before it did."""
+        """Whether it was asked to end before it did."""
         return self._asked or self._stopped
 
     def check_step(self, error: BaseException | None) -> BaseException | None:
@@ -330,5 +330,5 @@ class Observer(NotPickled):
         return self
 
     async def __anext__(self) -> Leadership:
-        seen: _native.Seen = await completed(self._core.next().start)
+        seen: _native.Change = await completed(self._core.next().start)
         return Leadership._of(seen.taken())

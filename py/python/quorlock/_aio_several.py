@@ -12,11 +12,11 @@ from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
 from ._client import LocksBase
 from ._doubt import left_in_doubt
-from ._owner import Stuck, Warned, before_awaiting, told
+from ._owner import WaitFields, WarnedWait, add_holder, check_await
 from ._scope import Scope, Scopes, of_caller
 from ._unseen import guarded, guarded_coroutine, shown_unmade
 from .errors import LockBusyError
-from .aio import Lease, Lock
+from ._aio_lock import Lease, Lock
 
 __all__ = ["Leases", "Locks"]
 
@@ -110,12 +110,12 @@ class Locks(LocksBase[Lock]):
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait, label)
 
-    def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], Stuck | None]:
+    def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], WaitFields | None]:
         """The owner that is to have them, and what there is to be warned of."""
         owners, warning = [lock._owner(by_hand) for lock in self._locks], None
         if waits:
             for lock, owner in zip(self._locks, owners, strict=True):
-                warning = before_awaiting(lock._core, lock._place, owner, by_hand, lock.name) or warning
+                warning = check_await(lock._core, lock._place, owner, by_hand, lock.name) or warning
         return owners, warning
 
     async def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
@@ -123,24 +123,24 @@ class Locks(LocksBase[Lock]):
         owners, warning = self._owners(by_hand, not tries_once(wait))
         cores = [lock._core for lock in self._locks]
         try:
-            with Warned(warning, wait is None):
+            with WarnedWait(warning, wait is None):
                 core: _native.Leases = await completed(_native.acquire_all(cores, owners, options).start)
         except LockBusyError as error:
             for lock in self._locks:
                 if warning is None and not lock._named and lock.name == error.name:
-                    told(error, lock._place)
+                    add_holder(error, lock._place)
             raise
-        return self._won(core, owners, by_hand)
+        return self._register(core, owners, by_hand)
 
     async def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
         owners, warning = self._owners(by_hand, not tries_once(wait))
         cores = [lock._core for lock in self._locks]
-        with Warned(warning, wait is None):
+        with WarnedWait(warning, wait is None):
             core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait, label=label)).start)
-        return None if core is None else self._won(core, owners, by_hand)
+        return None if core is None else self._register(core, owners, by_hand)
 
-    def _won(self, core: _native.Leases, owners: list[_native.Owner], by_hand: bool) -> Leases:
+    def _register(self, core: _native.Leases, owners: list[_native.Owner], by_hand: bool) -> Leases:
         # Where its task goes on: since the result came the loop may have been busy for longer than the ttl.
         if not core.is_held():
             error = core.lost_error()
@@ -151,7 +151,7 @@ class Locks(LocksBase[Lock]):
         leases: list[Lease] = []
         for part in core.parts():
             lock, owner = named[text(part.name)]
-            leases.append(lock._won(part, owner, by_hand))
+            leases.append(lock._register(part, owner, by_hand))
         return Leases(core, tuple(leases))
 
     # Plain functions, which are called by the very frame that does the `async with`.

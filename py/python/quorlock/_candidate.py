@@ -19,7 +19,7 @@ class Leadership:
     """Who leads, as far as the nodes say: what `Election.observe` gives."""
 
     leader: Holder | None
-    """Who leads; `None` where nobody does, or it is not known."""
+    """Who leads; `None` where no candidate does, or it is not known."""
     known: bool
     """Whether the nodes said it; false where too few have answered."""
 
@@ -39,7 +39,7 @@ def check_run(fn: object, again: object, on_lost: object, on_stopped: object) ->
 
 
 def told(callback: Callable[..., object] | None, *arguments: object) -> None:
-    """Calls what a candidate was given to be told by, if anything. What that raises is logged, and the election goes on."""
+    """Calls a callback of a candidate, if it was given one. What that raises is logged, and the election goes on."""
     if callback is None:
         return
     try:
@@ -49,7 +49,7 @@ def told(callback: Callable[..., object] | None, *arguments: object) -> None:
 
 
 class Loss:
-    """Tells `on_lost` of the loss of a term once, whoever finds it first."""
+    """Calls `on_lost` for the loss of a term once, wherever the loss is found first."""
 
     __slots__ = ("_untold",)
 

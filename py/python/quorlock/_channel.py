@@ -79,7 +79,7 @@ async def completed(start: Starter) -> Any:
 def in_this_loop(call: Callable[[str], None]) -> Callable[[str], None]:
     """What has the running event loop do it, from any thread; without one it is done on that thread.
 
-    It knows the loop weakly, for the core keeps it until a loss. A loop that is closed has nobody to tell.
+    It knows the loop weakly, for the core keeps it until a loss. A loop that is closed calls nothing.
     """
     try:
         loop = weakref.ref(asyncio.get_running_loop())

@@ -1,6 +1,6 @@
 """What the clients and locks of both APIs have in common."""
 
-# Annotations are read by nobody who only runs this.
+# A program that only runs this reads no annotations.
 from __future__ import annotations
 
 import os
@@ -114,7 +114,7 @@ class LockBase(NotPickled):
         raise NotImplementedError
 
     def locked(self) -> Any:
-        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
+        """Whether any client holds the lock, or keeps it, or is about to: by one request to each node. Of a semaphore whether all
         slots are held.
 
         Raises `QuorumUnavailableError` if too few nodes answered.
@@ -122,7 +122,7 @@ class LockBase(NotPickled):
         raise NotImplementedError
 
     def holder(self) -> Any:
-        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot for longest.
+        """Who holds the lock, or keeps it; `None` where a quorum agrees on no holder. Of a semaphore the holder that has had a slot for longest.
         Raises as `locked`.
         """
         raise NotImplementedError
@@ -133,7 +133,7 @@ class LockBase(NotPickled):
 
     @guarded
     def force_release(self, fence: int | None = None, *, slot: int | None = None) -> Any:
-        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`. Of a semaphore all slots, without a
+        """Takes the lock away from its holder, or from what keeps it: see `Client.force_release`. Of a semaphore all slots, without a
         fence, or the one of that number.
         """
         raise NotImplementedError
@@ -141,7 +141,7 @@ class LockBase(NotPickled):
     @guarded
     def wait_until_free(self, timeout: Seconds | None = None) -> Any:
         """Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so before so many seconds were
-        over; `None`: without end. Another may have it a moment later: whoever wants it acquires it. It is looked at again and
+        over; `None`: without end. Another may have it a moment later: to have it, acquire it. It is looked at again and
         again, every 0.05 to 0.5 seconds. Raises as `locked`.
         """
         raise NotImplementedError
@@ -186,7 +186,7 @@ class LocksBase(NotPickled, Generic[_L]):
         """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
 
         Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
-        returns: leases that nobody keeps are released.
+        returns: leases that the program does not keep are released.
         """
         raise NotImplementedError
 
@@ -587,11 +587,11 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         group: str | Unset = UNSET,
         # End of what is made.
     ) -> _E:
-        """A candidate of the election of that name, one of whose candidates leads: whoever holds the lock of that name.
+        """A candidate of the election of that name, one of whose candidates leads: the holder of the lock of that name.
 
         Options as of `lock`, with other defaults: it is waited for without end (`wait=None`), a term has no longest life
         (`max_hold=None`), and the candidates of all clients lead in the order in which they came (`fair=True`). `ttl` is how
-        long nobody leads after a leader has crashed. `wait` is that of `campaign` alone.
+        long no candidate leads after a leader has crashed. `wait` is that of `campaign` alone.
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
@@ -625,14 +625,14 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
 
     @guarded
     def force_release(self, name: Name, fence: int | None = None) -> Any:
-        """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
-        or library put it there, and calls who waits next. That nobody holds it is no error.
+        """Takes a lock away from its holder, or from what keeps it, for an operator: deletes the vote on all nodes, whatever client
+        or library put it there, and calls the next waiter. A lock without a holder is no error.
 
         The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is
         lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
         before its end. Until then two may work, and their fences tell them apart.
 
-        `fence`: only from the hold that has it, so that whoever has got the lock since is never hit.
+        `fence`: only from the hold that has it, so that a holder that has got the lock since is never hit.
         Give that of the lease that is to go, or what `inspect` tells of the holder.
 
         Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
@@ -646,7 +646,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         """Goes on with a lease that another client has exported by `lease.export()`, as long as that has not ended.
 
         It has what was left of its `max_hold`, the same ttl, or that if it is less, and a larger fence. Of two that adopt one
-        lease one wins at most. Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
+        lease one wins at most. No owner re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at
         most for the ttl.
 
         Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes

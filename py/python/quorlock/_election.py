@@ -14,7 +14,7 @@ from ._lease import NotPickled, shown
 from ._options import UNSET, Seconds, Unset
 from ._unseen import guarded, shown_unmade
 from .errors import QuorlockError
-from .sync import Lease, Lock, Scoped
+from ._lock import Lease, Lock, Scoped
 
 __all__ = ["Election", "Observer"]
 
@@ -28,7 +28,7 @@ class Election(NotPickled):
         election = client.election("scheduler")
         election.run(schedule_jobs)
 
-    Whoever holds the lock of that name leads. Each campaign is a caller of its own: one that leads already and campaigns once
+    The candidate that holds the lock of that name leads. Each campaign is a caller of its own: a candidate that leads already and campaigns once
     more, also in the same thread, waits for its own term to end. The fence of a term grows from term to term.
     """
 
@@ -142,7 +142,7 @@ class Election(NotPickled):
         return term is not None and term.release()
 
     def leader(self) -> Holder | None:
-        """Who leads, as a quorum of the nodes has it; `None` where it agrees on nobody. One request to each node.
+        """Who leads, as a quorum of the nodes has it; `None` where it agrees on no leader. One request to each node.
 
         It tells how it was: it may have lost the term since. Raises `QuorumUnavailableError` if too few nodes answered to know.
         """
@@ -212,5 +212,5 @@ class Observer(NotPickled):
         return self
 
     def __next__(self) -> Leadership:
-        seen: _native.Seen = waited(self._core.next())
+        seen: _native.Change = waited(self._core.next())
         return Leadership._of(seen.taken())

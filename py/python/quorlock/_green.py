@@ -1,7 +1,7 @@
 """Waiting in gevent and eventlet: the greenlet waits, and its hub goes on.
 
 A result of the core arrives as in asyncio: by one pipe for all that wait in a thread, which the hub watches as any other. It
-is watched only while somebody waits, so that a program still ends, or hears of a deadlock, as without it.
+is watched only while a greenlet waits, so that a program still ends, or hears of a deadlock, as without it.
 """
 
 import sys
@@ -78,7 +78,7 @@ class _Eventlet:
         hub: Any = self._hub()
 
         def closed(*_error: object) -> None:
-            """Nobody closes it but we, when nobody watches."""
+            """Only this module closes it, when nothing watches it."""
 
         def readable(_file: object) -> None:
             ready()

@@ -51,13 +51,13 @@ class NodeView:
     """The node, as in errors."""
     state: Literal["held", "shared", "kept", "free", "reserved", "foreign", "unknown"]
     """What stands there. `shared`: readers hold it. `reserved`: free, and kept for a waiter that was called. `foreign`: of another
-    library, or nobody."""
+    library, or of none."""
     label: str | None
     """The label of who has the vote."""
     left: float | None
     """For how many more seconds that lasts."""
     fence: int | None
-    """The last fence that the node has counted, for whoever asked last."""
+    """The last fence that the node has counted, for the client that asked last."""
     queued: int
     """How many wait in its queue."""
     quarantine: float
@@ -71,7 +71,7 @@ class NodeView:
 class Inspection:
     """What the nodes have of a lock, and what follows from that.
 
-    It tells how it was. Whoever wants to act on a lock has to acquire it: between the look and the act it may have been
+    It tells how it was. A program that wants to act on a lock has to acquire it: between the look and the act it may have been
     released and won again.
     """
 
@@ -108,7 +108,7 @@ class Inspection:
 @shown_unmade
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """What a forced release has met and done: a quorum of nodes is free of whoever held the lock before."""
+    """What a forced release has met and done: a quorum of nodes is free of the holder that the lock had before."""
 
     found: Inspection
     """How the lock stood before."""
@@ -117,7 +117,7 @@ class Forced:
 
     @property
     def holder(self) -> Holder | None:
-        """Who held it, or kept it; `None` where a quorum agreed on nobody."""
+        """Who held it, or kept it; `None` where a quorum agreed on no holder."""
         return self.found.holder
 
     @classmethod

@@ -59,7 +59,7 @@ def awaited(method: Callable[_P, Coroutine[Any, Any, _T]]) -> "Callable[_P, Coro
 class Lost:
     """The loss of a lease, to look at and to wait for.
 
-    A lease that is released is not lost: then waiting has no end but its timeout. Whoever keeps this object keeps the
+    A lease that is released is not lost: then waiting has no end but its timeout. A program that keeps this object keeps the
     lease from being collected.
     """
 
@@ -297,7 +297,7 @@ class LeaseBase(NotPickled):
 
     @property
     def token(self) -> str:
-        """The token: 40 hex digits that name this hold. Keep it secret: whoever knows it can release the lock."""
+        """The token: 40 hex digits that name this hold. Keep it secret: a program that knows it can release the lock."""
         return self._core.token
 
     @property
@@ -358,10 +358,10 @@ class LeaseBase(NotPickled):
         """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
 
         `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
-        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, or for as long as it was extended
-        beyond that, else the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects.
+        full ttl first. Then it is over here, and is not renewed: adopt it within the ttl, or for as long as it was extended
+        beyond that, else the lock is free. Until then a loss could not be noticed, so leave alone what the lock protects.
 
-        **The text is a secret**: whoever has it can take the lock.
+        **The text is a secret**: a program that has it can take the lock.
 
         Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
         answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
@@ -417,7 +417,7 @@ class LeaseBase(NotPickled):
         return call
 
     def _forgotten(self) -> None:
-        """Released: nothing keeps it, and it calls nobody."""
+        """Released: nothing keeps it, and it calls nothing."""
         self._callbacks = []
         if self._hold is not None:
             self._hold.handles.discard(id(self))

@@ -22,7 +22,7 @@ class _Refuses:
 
 
 def _keep() -> None:
-    # Of this package's folder alone, and of nobody else's.
+    # Of this package's folder alone, and of no other.
     finder = sys.path_importer_cache.get(os.path.dirname(__file__))
     found = getattr(finder, "find_spec", None)
     if found is None:

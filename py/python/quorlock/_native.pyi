@@ -10,7 +10,7 @@ from typing_extensions import disjoint_base
 
 from ._options import Seconds
 
-__all__ = ["Call", "Client", "Election", "Ends", "Failures", "Lease", "Leases", "Lock", "Observer", "Owner", "Place", "Port", "Scoped", "Scopes", "Seen",
+__all__ = ["Call", "Change", "Client", "Election", "Ends", "Failures", "Lease", "Leases", "Lock", "Observer", "Owner", "Place", "Port", "Scoped", "Scopes",
            "__version__", "_close_all", "_kinds", "_log_to", "_panic", "_thread", "acquire_all", "check_all", "given", "metrics_text", "seconds_of", "secret_in", "testing_lose",
            "testing_nodes", "try_all"]
 
@@ -69,7 +69,7 @@ class Observer:
     def next(self) -> Call: ...
 
 @final
-class Seen:
+class Change:
     def taken(self) -> tuple[tuple[Any, ...] | None, bool]: ...
 
 @final

@@ -165,7 +165,7 @@ def check_function(what: str, value: object) -> None:
 
 
 def check_reentrant(reentrant: bool | Unset, owner: Name | None) -> None:
-    """Refuses what is no flag, and an owner where nobody re-enters."""
+    """Refuses what is no flag, and an owner where no caller re-enters."""
     if reentrant is not UNSET:
         check_flag("reentrant", reentrant)
     if owner is not None and not reentrant:
@@ -173,7 +173,7 @@ def check_reentrant(reentrant: bool | Unset, owner: Name | None) -> None:
 
 
 def enters(reentrant: bool | Unset, slots: int | Unset, owner: Name | None) -> bool:
-    """Whether who holds it enters it again. Whoever has a slot of a semaphore is one who may want another, unless it has a name."""
+    """Whether its holder enters it again. The holder of a slot of a semaphore may want another slot, unless it has a name."""
     return bool(reentrant) and (slots is UNSET or owner is not None)
 
 

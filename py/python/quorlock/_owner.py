@@ -1,4 +1,4 @@
-"""Who makes a blocking call, and so whether it re-enters.
+"""The caller of a blocking call, and so whether that re-enters.
 
 A scope has an owner, and what is acquired by hand has none. The owner of a scope is made of four things. A call re-enters a
 scope that is open where all of them agree; else it is another owner's, and waits as any other.
@@ -6,14 +6,14 @@ scope that is open where all of them agree; else it is another owner's, and wait
 - **The thread.**
 - **The task** that runs in it, where an event loop does: else every coroutine that blocks would be one owner.
 - **The greenlet**, where there are greenlets: else all of a thread would be one owner.
-- **The context** (`contextvars`). A hold leaves a mark in the context in which it was entered, and whatever is called from
+- **The context** (`contextvars`). A hold leaves a mark in the context in which it was entered, and a call that is made from
   there finds it, also in a copy of that context. A thread of a pool runs one piece of work after the other, each in a context
-  of its own: the mark tells whether the holder is among our callers, or is somebody who was here before and will go on
-  elsewhere.
+  of its own: the mark tells whether the holder is among our callers, or is a piece of work that this thread ran before and that
+  goes on elsewhere.
 
 A mark is set and never taken back: `reset` raises in another context, and what is left out of order would bring back an old
 value. It names one hold and counts for nothing once that has ended. A generator has no context of its own: it is one owner
-with whoever runs it, as with `threading.RLock`; and so is work that a pool runs in no context of its own.
+with the code that runs it, as with `threading.RLock`; and so is work that a pool runs in no context of its own.
 
 In the core every hold has an owner to itself, which a call that re-enters uses once more.
 
@@ -25,7 +25,7 @@ import sys
 import weakref
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from . import _native
 from ._green import station
@@ -33,12 +33,12 @@ from ._logging import note
 from ._options import shown
 from .errors import QuorlockError, WouldDeadlockError
 
-Place: TypeAlias = tuple[int, bytes]
+LockKey: TypeAlias = tuple[int, bytes]
 """A client, and the key of a lock."""
 
 
 class Caller:
-    """Who calls: a thread, and what runs in it now."""
+    """The thread that calls, and what runs in it now."""
 
     __slots__ = ("greenlet", "task", "thread")
 
@@ -50,7 +50,7 @@ class Caller:
 
 def _task() -> Any:
     """The task that runs in this thread; outside of any task the loop that runs; `None` where none does."""
-    # Nobody who does not use them pays for them: what is not imported does not run.
+    # A program that uses none of them pays for none: what is not imported does not run.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     if running is not None and (loop := running()) is not None:
         import asyncio
@@ -128,7 +128,7 @@ _work: ContextVar[tuple[int, object] | None] = ContextVar("quorlock.work", defau
 
 
 class Work(Flow):
-    """Who enters and leaves scopes by hand. A thread of a pool runs one piece of work after the other: in a context of its own, as
+    """The piece of work that enters and leaves scopes by hand. A thread of a pool runs one piece of work after the other: in a context of its own, as
     `asyncio.to_thread` does, or by a call of the pool. It is another caller in each. The only thread of a pool is one caller, for
     all that is given to it comes to it."""
 
@@ -172,8 +172,8 @@ def _job() -> "weakref.ref[object] | None":
     return None
 
 
-class _Mark:
-    """Stands in contexts for a hold. It lives as long as one of these does."""
+class _Sign:
+    """Stands for a hold in the marks of contexts. It lives as long as one of these contexts does."""
 
     __slots__ = ("__weakref__", "hold")
 
@@ -181,53 +181,66 @@ class _Mark:
         self.hold: Final = weakref.ref(hold)
 
 
-_Marks: TypeAlias = tuple[_Mark, "_Marks | None", int, int]
-"""The newest mark of a context, those below it, how many there are, and at how many to look for those that have ended."""
+class Mark(NamedTuple):
+    """A hold that was entered in a context, above those that were entered there before."""
+
+    sign: _Sign
+    below: "Mark | None"
+    depth: int
+    """How many marks there are with this one."""
+    sweep_at: int
+    """The depth at which those of holds that have ended are taken out."""
+
+    @property
+    def hold(self) -> "Hold | None":
+        """The hold, as long as it lives."""
+        return self.sign.hold()
+
 
 _FEW: Final = 16
 
-_marks: ContextVar[_Marks | None] = ContextVar("quorlock", default=None)
+_newest_mark: ContextVar[Mark | None] = ContextVar("quorlock", default=None)
 
-# The newest hold of every place, as long as it lives; no other of its place can be valid. Whoever re-enters is found by
-# marks: this is for telling who is in the way.
-_newest: dict[Place, "weakref.ref[Hold]"] = {}
+# The newest hold of every key, as long as it lives; no other of its key can be valid. A caller that re-enters finds its hold by
+# marks; here a caller that would wait finds the hold that it would wait for.
+_newest: dict[LockKey, "weakref.ref[Hold]"] = {}
 _MANY: Final = 1024
 _sweep_above = _MANY
 
 
 def _remember(hold: "Hold") -> None:
-    """Makes it the newest of its place. What has ended is swept out so rarely that the effort for each is bounded."""
+    """Makes it the newest of its key. What has ended is swept out so rarely that the effort for each is bounded."""
     global _sweep_above
-    _newest[hold.place] = weakref.ref(hold)
+    _newest[hold.key] = weakref.ref(hold)
     if len(_newest) <= _sweep_above:
         return
-    for place, known in _newest.copy().items():
+    for key, known in _newest.copy().items():
         if known() is not None:
             continue
         try:
             # No call between the look and the deed, so no other thread either.
-            if _newest[place] is known:
-                del _newest[place]
+            if _newest[key] is known:
+                del _newest[key]
         except KeyError:
             pass
     _sweep_above = max(_MANY, 2 * len(_newest))
 
 
-def _newest_of(place: Place) -> "Hold | None":
-    known = _newest.get(place)
+def _newest_of(key: LockKey) -> "Hold | None":
+    known = _newest.get(key)
     return None if known is None else known()
 
 
 class Hold:
     """A lease as all handles of one owner share it. It lives as long as one of these does."""
 
-    __slots__ = ("__weakref__", "_mark", "by_hand", "flow", "handles", "lock", "owner", "place", "reentrant")
+    __slots__ = ("__weakref__", "_sign", "by_hand", "flow", "handles", "key", "lock", "owner", "reentrant")
 
     def __init__(
-        self, lock: _native.Lock, place: Place, owner: _native.Owner, caller: Caller, reentrant: bool, by_hand: bool
+        self, lock: _native.Lock, key: LockKey, owner: _native.Owner, caller: Caller, reentrant: bool, by_hand: bool
     ) -> None:
         self.lock: Final = lock
-        self.place: Final = place
+        self.key: Final = key
         self.owner: Final = owner
         self.reentrant: Final = reentrant
         self.by_hand: Final = by_hand
@@ -235,24 +248,24 @@ class Hold:
         # Those of its leases that have not been released, by their `id`. The core knows it only when a release has begun there,
         # which may be in another thread.
         self.handles: Final[set[int]] = set()
-        self._mark: weakref.ref[_Mark] | None = None
+        self._sign: weakref.ref[_Sign] | None = None
 
-    def won(self) -> None:
-        """Known from now on to callers that would wait for it; that of a scope also to what is called from here."""
+    def register(self) -> None:
+        """Makes it known to callers that would wait for it; that of a scope also to what is called from here."""
         _remember(self)
         if self.by_hand:
             return
-        below = _marks.get()
-        while below is not None and below[0].hold() is None:
-            below = below[1]
-        if below is not None and below[2] >= below[3]:
-            below = _living(below)
-        mark = _Mark(self)
-        self._mark = weakref.ref(mark)
-        _marks.set(_on(mark, below))
+        below = _newest_mark.get()
+        while below is not None and below.hold is None:
+            below = below.below
+        if below is not None and below.depth >= below.sweep_at:
+            below = _swept(below)
+        sign = _Sign(self)
+        self._sign = weakref.ref(sign)
+        _newest_mark.set(Mark(sign, below, 1, _FEW) if below is None else Mark(sign, below, below.depth + 1, below.sweep_at))
 
-    def won_by_task(self) -> None:
-        """Known to whoever would wait for it. In asyncio's API the task alone is the owner."""
+    def register_for_task(self) -> None:
+        """Makes it known to callers that would wait for it. In asyncio's API the task alone is the owner."""
         _remember(self)
 
     def lives(self) -> bool:
@@ -263,66 +276,66 @@ class Hold:
         """Whether there is a handle on a lease that is lost."""
         return self.lock.holds(self.owner) is False
 
-    def why_stuck(self, caller: Caller) -> str | None:
-        """Who holds it that cannot go on while the caller blocks its thread; `None` if somebody else may release it."""
-        if self.flow.thread != caller.thread:
-            return None
-        if not self.flow.is_of_greenlet(caller):
-            return "another greenlet of this thread" if station() is None else None
-        if caller.task is not None:
-            if not self.flow.is_of_task(caller):
-                return "another task of this thread" if self.flow.has_task else "this thread outside of the event loop"
-            return "this task" if self._mark is None or self.by_hand else "this task in another context"
-        if self.by_hand:
-            return "this thread" if self.flow.is_of(caller) else None
-        return "this thread in another context" if self.is_marked() else None
-
     def is_marked(self) -> bool:
         """Whether a context knows it. Where none does, the holder has returned from here and will go on elsewhere."""
-        return self._mark is not None and self._mark() is not None
+        return self._sign is not None and self._sign() is not None
+
+    @property
+    def is_of_scope(self) -> bool:
+        """Whether a scope was entered with it, in a context that may have ended since."""
+        return self._sign is not None and not self.by_hand
 
 
-def _on(mark: _Mark, below: _Marks | None) -> _Marks:
-    if below is None:
-        return (mark, None, 1, _FEW)
-    return (mark, below, below[2] + 1, below[3])
-
-
-def _living(marks: _Marks) -> _Marks | None:
-    """The marks of those that live. As many more may come as there are, so that the effort for each is bounded."""
-    living: list[_Mark] = []
-    at: _Marks | None = marks
+def _swept(mark: Mark) -> Mark | None:
+    """The marks of holds that live. As many more may come as there are, so that the effort for each is bounded."""
+    living: list[_Sign] = []
+    at: Mark | None = mark
     while at is not None:
-        hold = at[0].hold()
-        if hold is not None and hold.lives():
-            living.append(at[0])
-        at = at[1]
-    kept: _Marks | None = None
-    for mark in reversed(living):
-        kept = (mark, kept, 1 if kept is None else kept[2] + 1, max(_FEW, 2 * len(living)))
+        if (hold := at.hold) is not None and hold.lives():
+            living.append(at.sign)
+        at = at.below
+    kept: Mark | None = None
+    for depth, sign in enumerate(reversed(living), 1):
+        kept = Mark(sign, kept, depth, max(_FEW, 2 * len(living)))
     return kept
 
 
-def mine(place: Place, caller: Caller) -> Hold | None:
-    """The open scope of this place that the caller has, by all four signs."""
-    at = _marks.get()
+def scope_of(key: LockKey, caller: Caller) -> Hold | None:
+    """The hold of the open scope of this key that the caller has, by all four of thread, task, greenlet and context."""
+    at = _newest_mark.get()
     while at is not None:
-        hold = at[0].hold()
-        if hold is not None and hold.place == place and hold.flow.is_of(caller) and hold.lives():
+        hold = at.hold
+        if hold is not None and hold.key == key and hold.flow.is_of(caller) and hold.lives():
             return hold
-        at = at[1]
+        at = at.below
     return None
 
 
-def of_task(lock: _native.Lock, place: Place, owner: _native.Owner, reentrant: bool, by_hand: bool) -> Hold:
+def hold_of_task(lock: _native.Lock, key: LockKey, owner: _native.Owner, reentrant: bool, by_hand: bool) -> Hold:
     """The hold of a task that has won by asyncio's API, or once more entered."""
-    known = _newest_of(place)
-    return known if known is not None and known.owner is owner else Hold(lock, place, owner, Caller(), reentrant, by_hand)
+    known = _newest_of(key)
+    return known if known is not None and known.owner is owner else Hold(lock, key, owner, Caller(), reentrant, by_hand)
 
 
-def _in_the_way(lock: _native.Lock, place: Place) -> Hold | None:
+def blocked_by(hold: Hold, caller: Caller) -> str | None:
+    """The holder, where it cannot go on while the caller blocks its thread; `None` where another caller may release the hold."""
+    flow = hold.flow
+    if flow.thread != caller.thread:
+        return None
+    if not flow.is_of_greenlet(caller):
+        return "another greenlet of this thread" if station() is None else None
+    if caller.task is not None:
+        if not flow.is_of_task(caller):
+            return "another task of this thread" if flow.has_task else "this thread outside of the event loop"
+        return "this task in another context" if hold.is_of_scope else "this task"
+    if hold.by_hand:
+        return "this thread" if flow.is_of(caller) else None
+    return "this thread in another context" if hold.is_marked() else None
+
+
+def _in_the_way(lock: _native.Lock, key: LockKey) -> Hold | None:
     """The hold of this process that such a lock would be waited for, if it is for one."""
-    other = _newest_of(place)
+    other = _newest_of(key)
     return other if other is not None and _keeps_out(other, lock) else None
 
 
@@ -336,37 +349,39 @@ def _keeps_out(other: Hold, lock: _native.Lock) -> bool:
 
 _SAME: Final = "give both the same owner= if they are one piece of work"
 
-Stuck: TypeAlias = dict[str, str]
-"""Which lock is waited for, and who has acquired it by hand and may be stuck behind that wait."""
+WaitFields: TypeAlias = dict[str, str]
+"""Of a warning: the lock that is waited for, and the holder that has acquired it by hand and may be behind that wait."""
 
-_STUCK: Final = (
+_WAITS: Final = (
     "the lock {lock} was acquired by hand by {holder}, which waits for it now: nothing but lease.release() elsewhere ends the wait. "
     f"Release that lease first, or hold the lock by `with` or `async with`, which enter again; or {_SAME}"
 )
 
 
-def before_waiting(hold: Hold, caller: Caller, name: str, named: bool) -> Stuck | None:
-    """Raises where the wait would be for a holder that waits for us; returns the warning where that may be so."""
+def check_wait(hold: Hold, caller: Caller, name: str, named: bool) -> WaitFields | None:
+    """Raises where the wait would be for a holder that waits for us; returns what to warn of where that may be so."""
     # Where an owner has a name it may be the same.
     if hold.handles or (named and hold.lock.holds(hold.owner) is not None):
         return None
-    own = mine(hold.place, caller)
+    own = scope_of(hold.key, caller)
     if own is not None and _keeps_out(own, hold.lock):
         raise _of_our_own(own, hold.by_hand, name)
-    other = _in_the_way(hold.lock, hold.place)
+    other = _in_the_way(hold.lock, hold.key)
     if other is None:
         return None
-    who = other.why_stuck(caller)
-    if who is None or other.by_hand:
-        return None if who is None else _by_hand(name, who)
+    holder = blocked_by(other, caller)
+    if holder is None:
+        return None
+    if other.by_hand:
+        return _by_hand(name, holder)
     of_asyncio = caller.task is not None and not type(caller.task).__module__.startswith("trio")
     instead = "use `async with`, or " if of_asyncio else ""
-    raise _would_deadlock(name, f"is held by {who}, which cannot go on while this call blocks the thread: {instead}{_SAME}")
+    raise _would_deadlock(name, f"is held by {holder}, which cannot go on while this call blocks the thread: {instead}{_SAME}")
 
 
-def before_awaiting(lock: _native.Lock, place: Place, owner: _native.Owner, by_hand: bool, name: str) -> Stuck | None:
-    """As `before_waiting`, for a task that waits by asyncio's API."""
-    other = _in_the_way(lock, place)
+def check_await(lock: _native.Lock, key: LockKey, owner: _native.Owner, by_hand: bool, name: str) -> WaitFields | None:
+    """As `check_wait`, for a task that waits by asyncio's API."""
+    other = _in_the_way(lock, key)
     if other is None or lock.holds(owner) is not None:
         return None
     caller = Caller()
@@ -398,18 +413,18 @@ def _of_our_own(own: Hold, by_hand: bool, name: str) -> WouldDeadlockError:
     return _would_deadlock(name, f"is held by a scope around this call, which would wait for itself: {instead}; or {_SAME}")
 
 
-def _by_hand(name: str, who: str) -> Stuck:
-    return {"lock": shown(name), "holder": who}
+def _by_hand(name: str, holder: str) -> WaitFields:
+    return {"lock": shown(name), "holder": holder}
 
 
 WARNED_EVERY: Final = 10.0
 """How often a wait without an end is warned of, in seconds."""
 
 
-class Warned:
-    """A wait of which there is something to be warned: at once, and again and again where it has no end."""
+class WarnedWait:
+    """A wait of which the log warns: at once, and again and again where it has no end."""
 
-    def __init__(self, warning: Stuck | None, endless: bool) -> None:
+    def __init__(self, warning: WaitFields | None, endless: bool) -> None:
         self._warning = warning
         self._endless = endless
         self._over: Any = None
@@ -417,35 +432,35 @@ class Warned:
     def __enter__(self) -> None:
         if self._warning is None:
             return
-        self._tell()
+        self._warn()
         if self._endless:
             import threading
 
             over = self._over = threading.Event()
             threading.Thread(target=self._again, args=(over,), name="quorlock-waits", daemon=True).start()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         if self._warning is not None:
-            note("warning", "waits_within", _STUCK, **self._warning)
+            note("warning", "waits_within", _WAITS, **self._warning)
 
     def _again(self, over: Any) -> None:
         while not over.wait(WARNED_EVERY):
-            self._tell()
+            self._warn()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._over is not None:
             self._over.set()
         if self._warning is not None and isinstance(error, QuorlockError):
-            error.args = (f"{error.args[0]}; {_STUCK.format(**self._warning)}",)
+            error.args = (f"{error.args[0]}; {_WAITS.format(**self._warning)}",)
 
 
-def told(error: QuorlockError, place: Place) -> None:
+def add_holder(error: QuorlockError, key: LockKey) -> None:
     """Adds to an error of a wait where the holder is: perhaps it is the same piece of work."""
-    other = _newest_of(place)
+    other = _newest_of(key)
     if other is not None and other.lock.holds(other.owner):
         error.args = (f"{error.args[0]}; its holder is in this process, in another thread or task: {_SAME}",)
 
 
-def reentered_lost(error: QuorlockError) -> None:
+def add_lost_scope(error: QuorlockError) -> None:
     """Adds to the error of an entry again into what its owner has lost."""
     error.args = (f"{error.args[0]}; a scope of this owner that is still open had it: release the old lease first, by leaving that scope",)

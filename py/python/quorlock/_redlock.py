@@ -1,22 +1,23 @@
 """`redlock(...)`: a lock in one line."""
 
-# Annotations are read by nobody who only runs this.
+# A program that only runs this reads no annotations.
 from __future__ import annotations
 
 import contextlib
 import functools
 import inspect
-import io
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from . import _default, _native
 from . import sync
 from ._client import ClientBase
+from ._functions import called, goes_on, is_begun, is_class, runs_as, whole
 from ._lease import awaited, shown
+from ._lock import Scoped
 from ._options import (
     UNSET,
     Limit,
@@ -32,9 +33,8 @@ from ._options import (
     octets,
     text,
 )
-from ._unseen import Unseen, guarded, guarded_coroutine, shown_unmade
+from ._unseen import Unseen, guarded, guarded_coroutine, has_every_option, shown_unmade
 from .errors import InvalidArgumentError
-from .sync import Scoped
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -93,6 +93,7 @@ class _Redlock(_ForBoth):
     """What `redlock` does; of the latter are the types that follow from a name or several."""
 
     @guarded
+    @has_every_option
     def __init__(
         self,
         name: Name | Iterable[Name] | None = None,
@@ -140,7 +141,7 @@ class _Redlock(_ForBoth):
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
         if callable(name):
-            raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
+            raise TypeError(f'redlock was given {called(name)} in place of a name: write @redlock("a name") above the function')
         self._key = key if callable(key) else None
         if not callable(key):
             if key is None:
@@ -323,7 +324,7 @@ class _Redlock(_ForBoth):
             return cast(Callable[_P, _R], type(cast(Any, method))(self._decorated(inner, of_thread, of_task)))
         if not callable(function):
             raise TypeError(f"redlock holds a lock for the run of a function, and {kind(function)} is none")
-        if _is_class(function):
+        if is_class(function):
             raise TypeError(
                 f"redlock holds a lock for the run of a function, and {kind(function)} is a class: its methods would run without the "
                 "lock. Decorate these"
@@ -331,12 +332,12 @@ class _Redlock(_ForBoth):
         fill = self._filling(function)
         self._check(fill is not None)
         name_for = self._name_for if fill is None else fill
-        whole = _whole(function)
-        if whole is not None:
-            return cast(Callable[_P, _R], self._while_open(function, whole, name_for, of_thread, of_task))
-        if _runs_as(inspect.isgeneratorfunction, function) or _runs_as(inspect.isasyncgenfunction, function):
+        maker = whole(function)
+        if maker is not None:
+            return cast(Callable[_P, _R], self._while_open(function, maker, name_for, of_thread, of_task))
+        if runs_as(inspect.isgeneratorfunction, function) or runs_as(inspect.isasyncgenfunction, function):
             raise TypeError("redlock cannot hold a lock for a generator: use `with redlock(...)` inside it")
-        if _runs_as(inspect.iscoroutinefunction, function):
+        if runs_as(inspect.iscoroutinefunction, function):
 
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
@@ -345,11 +346,11 @@ class _Redlock(_ForBoth):
                         if lease is None:
                             return None
                         result = await cast("Awaitable[Any]", function(*arguments, **keywords))
-                        if _is_begun(result):
-                            raise _goes_on(function, result)
+                        if is_begun(result):
+                            raise goes_on(function, result)
                         return result
                 except Exception:
-                    # Arguments may be a part of a request, and nobody is to see them in this frame.
+                    # Arguments may be a part of a request, and are not to be seen in this frame.
                     del arguments, keywords
                     raise
 
@@ -362,11 +363,11 @@ class _Redlock(_ForBoth):
                     if lease is None:
                         return cast(_R, None)
                     result = function(*arguments, **keywords)
-                    if _is_begun(result):
-                        raise _goes_on(function, result)
+                    if is_begun(result):
+                        raise goes_on(function, result)
                     return result
             except Exception:
-                # Arguments may be a part of a request, and nobody is to see them in this frame.
+                # Arguments may be a part of a request, and are not to be seen in this frame.
                 del arguments, keywords
                 raise
 
@@ -375,7 +376,7 @@ class _Redlock(_ForBoth):
     def _while_open(
         self,
         function: Callable[..., Any],
-        whole: Callable[..., Any],
+        maker: Callable[..., Any],
         name_for: Callable[[tuple[Any, ...], dict[str, Any]], _Octets],
         of_thread: Callable[[_Octets], Any],
         of_task: Callable[[_Octets], Any],
@@ -383,10 +384,10 @@ class _Redlock(_ForBoth):
         """What a function gives that makes context managers, with the lock held until it is left."""
         if self._leaves_out(of_thread):
             raise TypeError(
-                f"{_called(function)} makes a context manager, and a `with` cannot leave its body out: hold the lock by "
+                f"{called(function)} makes a context manager, and a `with` cannot leave its body out: hold the lock by "
                 "`with redlock(...).attempt() as lease` inside it"
             )
-        if whole is contextlib.contextmanager:
+        if maker is contextlib.contextmanager:
 
             @contextlib.contextmanager
             @functools.wraps(function)
@@ -395,7 +396,7 @@ class _Redlock(_ForBoth):
                     with of_thread(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                         yield made
                 except Exception:
-                    # Arguments may be a part of a request, and nobody is to see them in this frame.
+                    # Arguments may be a part of a request, and are not to be seen in this frame.
                     del arguments, keywords
                     raise
 
@@ -408,7 +409,7 @@ class _Redlock(_ForBoth):
                 async with of_task(name_for(arguments, keywords)), function(*arguments, **keywords) as made:
                     yield made
             except Exception:
-                # Arguments may be a part of a request, and nobody is to see them in this frame.
+                # Arguments may be a part of a request, and are not to be seen in this frame.
                 del arguments, keywords
                 raise
 
@@ -420,7 +421,7 @@ class _Redlock(_ForBoth):
 
     def __repr__(self) -> str:
         if self._octets is None:
-            return f"<quorlock.redlock {_called(self._key)}>"
+            return f"<quorlock.redlock {called(self._key)}>"
         names = self._octets if isinstance(self._octets, tuple) else (self._octets,)
         return f"<quorlock.redlock {', '.join(shown(text(name)) for name in names)}>"
 
@@ -452,7 +453,7 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
       `cert_key`. Times are in seconds, or a `timedelta`.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
-    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
+    functions the task, else all that the holder calls, see `Lock`. Entering raises what `Lock.acquire` raises. If the
     body ends normally after the lock was lost, `LockLostError` is raised; `async with` also cancels its task at the loss.
     The body's own exception always wins.
     """
@@ -615,7 +616,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
         @once("nightly-report", every=86_400)
         def report(): ...
 
-    A call runs the function where nobody else runs it, or has begun it within `keep`; elsewhere it is left out and gives
+    A call runs the function where no other host runs it, or has begun it within `keep`; elsewhere it is left out and gives
     `None`. The lock is held while the job runs, so a run that takes longer than `every` is not joined by another. For
     coroutine functions too.
 
@@ -723,7 +724,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
         return self._sole(super()._name_for(arguments, keywords))
 
     def _sole(self, name: _Octets) -> bytes:
-        """A run is told from others by one name."""
+        """A run has one name, by which it is known."""
         if isinstance(name, tuple):
             raise TypeError("once takes one name, that of the job: hold several locks within the job, by redlock")
         return name
@@ -745,7 +746,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
 def _one_or_several(what: str, name: Name | Iterable[Name]) -> Name | tuple[Name, ...]:
     """A name, or several, as they were given."""
-    # A mapping has names that nobody chose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
+    # A mapping has names that the program did not choose: those of what came in a request. A named tuple is one thing in parts, such as a URL.
     if isinstance(name, (str, bytes, Mapping)) or hasattr(name, "_fields") or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return cast("Name", name)
     return tuple(listed(what, name, "names"))
@@ -755,59 +756,3 @@ def _octets(what: str, name: Name | Iterable[Name]) -> _Octets:
     """A name as bytes, or several."""
     found = _one_or_several(what, name)
     return tuple(octets(what, one) for one in found) if type(found) is tuple else octets(what, cast("Name", found))
-
-
-def _called(function: object) -> str:
-    """A function, as it is called in messages."""
-    name = getattr(function, "__qualname__", None)
-    return f"the function {name}" if isinstance(name, str) else f"the {type(function).__name__}"
-
-
-def _runs_as(kind: Callable[[object], bool], function: object) -> bool:
-    """Whether what runs when this is called is of a kind that `inspect` knows."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return kind(function) or (not isinstance(function, type) and kind(type(function).__call__))
-
-
-def _is_class(function: object) -> bool:
-    """Whether calling it makes an object, whose methods are the work."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return isinstance(function, type)
-
-
-# What the makers of context managers make of a function.
-_MAKERS: tuple[Any, ...] = (contextlib.contextmanager, contextlib.asynccontextmanager)
-_WHOLE: dict[Any, Callable[..., Any]] = {maker(lambda: ()).__code__: maker for maker in _MAKERS}
-# What such a function gives.
-_OPENED: tuple[Any, ...] = (contextlib._GeneratorContextManager, contextlib._AsyncGeneratorContextManager)
-
-
-def _whole(function: object) -> Callable[..., Any] | None:
-    """Which of these has made the function, if one of them has."""
-    return _WHOLE.get(getattr(function, "__code__", None))
-
-
-def _is_begun(result: Any) -> bool:
-    """Whether it is work that has only been begun, or not even that."""
-    if inspect.isawaitable(result) or isinstance(result, (AsyncIterator, *_OPENED)):
-        return True
-    # A file is read line by line, but no work of the function's.
-    if isinstance(result, Iterator) and not isinstance(result, io.IOBase):
-        return True
-    futures = sys.modules.get("concurrent.futures")
-    return futures is not None and isinstance(result, futures.Future)
-
-
-def _goes_on(function: object, result: Any) -> TypeError:
-    """Ends what a function has returned that would go on without the lock; gives the error that says so."""
-    of = getattr(result, "gen", result) if isinstance(result, _OPENED) else result
-    end = getattr(of, "close", None) or getattr(of, "cancel", None)
-    if end is not None and end() is False and not inspect.isawaitable(result):
-        # A future that is under way already. Here the lock is held.
-        sys.modules["concurrent.futures"].wait([result])
-    return TypeError(
-        f"{_called(function)} returned a {type(result).__name__}, which would go on without the lock: make it an `async def` "
-        "function, or use `with redlock(...)` or `async with redlock(...)` where the work is done"
-    )

@@ -24,7 +24,7 @@ class RWLock(Generic[_L]):
         with prices.write() as lease:
             ...
 
-    Readers that come while a writer waits for the lock are served after that writer. Whoever shares the lock and asks for it
+    Readers that come while a writer waits for the lock are served after that writer. A caller that shares the lock and asks for it
     alone gets `WouldDeadlockError` at once; `lease.downgrade()` goes the other way.
     """
 

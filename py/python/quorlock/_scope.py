@@ -3,24 +3,25 @@
 import asyncio
 from collections.abc import Coroutine
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from . import _native
 from ._channel import Awaited
 from ._doubt import in_doubt, not_open
+from ._lease import LeaseBase
+from ._leases import LeasesBase
 from .errors import NotOwnerError, QuorlockError
 
-if TYPE_CHECKING:
-    from ._aio_several import Leases
-    from .aio import Lease
+Held: TypeAlias = LeaseBase | LeasesBase[Any]
+"""What a scope holds: one lease, or several."""
 
-_L = TypeVar("_L", bound="Lease | Leases | None")
+_L = TypeVar("_L", bound=Held | None)
 
 
 class Scope:
     """One entry into a scope, from `__aenter__` to `__aexit__`. Works as `asyncio.timeout` does."""
 
-    def __init__(self, lease: "Lease | Leases") -> None:
+    def __init__(self, lease: Held) -> None:
         self.lease = lease
         self._task = asyncio.current_task()
         self._cancelled = False
@@ -147,7 +148,7 @@ class Scopes:
             try:
                 await left.scopes.pop(0).leave(error)
             except QuorlockError as ended:
-                # Where the first is the one that is left here, the others were left before, and told of their losses there.
+                # Where the first is the one that is left here, the others were left before, and have raised their losses there.
                 failed = failed or (None if more and at else ended)
         try:
             if failed is not None:

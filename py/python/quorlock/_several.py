@@ -12,7 +12,7 @@ from ._doubt import left_in_doubt
 from ._unseen import guarded, shown_unmade
 from .errors import LockBusyError
 from ._client import LocksBase
-from .sync import Lease, Lock, Scoped, leave
+from ._lock import Lease, Lock, Scoped, leave
 
 __all__ = ["Leases", "Locks"]
 
@@ -21,7 +21,7 @@ class Leases(LeasesBase[Lease], _native.Ends):
     """Holds on several locks that were acquired together: what `Locks.acquire` returns.
 
     They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
-    are not lost stay held until they are released, so that nobody else comes in while it stops. Iterating gives each
+    are not lost stay held until they are released, so that no other client comes in while it stops. Iterating gives each
     `Lease`, and `leases[name]` the one of that lock. As a context manager it releases them at the end; if the body ends
     normally after a loss, `LockLostError` is raised.
     """
@@ -86,13 +86,13 @@ class Locks(LocksBase[Lock], Scoped):
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait, label)
 
-    def _holds(self, by_hand: bool, waits: bool) -> tuple[list[Hold], _owner.Stuck | None]:
+    def _holds(self, by_hand: bool, waits: bool) -> tuple[list[Hold], _owner.WaitFields | None]:
         """The holds to be re-entered or won, and what there is to be warned of."""
         caller, warning = Caller(), None
         holds = [lock._hold(caller, by_hand) for lock in self._locks]
         if waits:
             for lock, hold in zip(self._locks, holds, strict=True):
-                warning = _owner.before_waiting(hold, caller, lock.name, lock._named) or warning
+                warning = _owner.check_wait(hold, caller, lock.name, lock._named) or warning
         return holds, warning
 
     def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
@@ -100,27 +100,27 @@ class Locks(LocksBase[Lock], Scoped):
         holds, warning = self._holds(by_hand, not tries_once(wait))
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         try:
-            with _owner.Warned(warning, wait is None):
+            with _owner.WarnedWait(warning, wait is None):
                 core: _native.Leases = waited(_native.acquire_all(cores, owners, options))
         except LockBusyError as error:
             for lock in self._locks:
                 if warning is None and not lock._named and lock.name == error.name:
-                    _owner.told(error, lock._place)
+                    _owner.add_holder(error, lock._place)
             raise
-        return self._won(core, holds)
+        return self._register(core, holds)
 
     def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
         holds, warning = self._holds(by_hand, not tries_once(wait))
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
-        with _owner.Warned(warning, wait is None):
+        with _owner.WarnedWait(warning, wait is None):
             core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait, label=label)))
-        return None if core is None else self._won(core, holds)
+        return None if core is None else self._register(core, holds)
 
-    def _won(self, core: _native.Leases, holds: list[Hold]) -> Leases:
+    def _register(self, core: _native.Leases, holds: list[Hold]) -> Leases:
         try:
             for hold in holds:
-                hold.won()
+                hold.register()
             named = {lock.name: hold for lock, hold in zip(self._locks, holds, strict=True)}
             return Leases(core, tuple(Lease(part, named[text(part.name)]) for part in core.parts()))
         except BaseException:

@@ -28,8 +28,22 @@ class Unseen(Generic[_T]):
         return "<not shown>"
 
 
+_every_option: list[str] = []
+
+
+def has_every_option(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Marks the function whose arguments are all options that there are: its names are those that an error may show."""
+    _every_option[:] = _arguments(function)
+    return function
+
+
+def _arguments(function: Callable[..., Any]) -> list[str]:
+    code = function.__code__
+    return [known for known in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if known != "self"]
+
+
 def _unknown(error: TypeError, function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
-    """What is told of an argument that a function does not have, if that is the error: Python shows any text that was unpacked as a
+    """What an error says of an argument that a function does not have, if that is the error: Python shows any text that was unpacked as a
     name, and may have got none of the names that are near it."""
     caller, found, named = str(error).partition("() got an unexpected keyword argument '")
     if not found:
@@ -45,13 +59,7 @@ def _unknown(error: TypeError, function: Callable[..., Any], arguments: tuple[An
     elif "." in called and arguments:
         # As users call it, who do not know what it is made of.
         called = ".".join([type(arguments[0]).__name__, *([] if function.__name__ == "__init__" else [function.__name__])])
-    from ._redlock import redlock
-
-    def taken(of: Any) -> list[str]:
-        return [known for known in of.co_varnames[: of.co_argcount + of.co_kwonlyargcount] if known != "self"]
-
-    of_scopes = taken(redlock.__init__.__wrapped__.__code__)  # type: ignore[attr-defined]
-    own = taken(function.__code__) if is_of_function else of_scopes
+    own = _arguments(function) if is_of_function else _every_option
     # Of which the names of arguments are made in other libraries: no secret is made of them alone.
     words = (
         "again attempts auto backoff block blocking call callback clients cluster connection connections count current db delay duration "
@@ -60,7 +68,7 @@ def _unknown(error: TypeError, function: Callable[..., Any], arguments: tuple[An
         "renewals retries retry runtime s safe seconds session signal sleep slot socket stopped strict sync thread time timeouts tls token "
         "tries url urls user username"
     ).split()
-    words += "_".join(of_scopes).split("_")
+    words += "_".join(_every_option).split("_")
     near = get_close_matches(name.lower(), own, 1) if name.isidentifier() else []
     is_short = re.fullmatch(r"[A-Za-z_]\w{0,4}", name, re.ASCII) is not None
     is_misspelt = bool(near) and abs(len(near[0]) - len(name)) <= 2

@@ -48,7 +48,7 @@ class QuorlockError(Exception):
     name: str | None = None
     """The name of the lock that it is about."""
     holder: str | None = None
-    """The label of who held the lock, where a node has told it. A wait that ends (`LockTimeoutError`) nearly always has it; a
+    """The label of the lock's holder, where a node has given it. A wait that ends (`LockTimeoutError`) nearly always has it; a
     try (`LockContendedError`) is mostly refused by a command that does not tell: ask `Lock.holder`."""
 
     def __init__(self, message: str = "", nodes: Iterable[tuple[str, str]] = ()) -> None:
@@ -187,7 +187,7 @@ def make(
 ) -> BaseException:
     """The exception for a kind's number; the native module calls it."""
     if number == _CANCELLED:
-        # A cancelled call is told in the language's own way. Where asyncio is not in use that is Ctrl-C.
+        # A cancelled call is reported in the language's own way. Where asyncio is not in use that is Ctrl-C.
         return KeyboardInterrupt(message)
     error = _CLASSES[number](message, nodes)
     # Attributes, for what users derive takes message and nodes.

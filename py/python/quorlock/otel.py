@@ -56,7 +56,7 @@ class _Held:
 
 
 class _Instruments:
-    """What is measured and told, by these providers."""
+    """What is measured and reported, by these providers."""
 
     def __init__(self, tracer_provider: "TracerProvider | None", meter_provider: "MeterProvider | None") -> None:
         self.tracer = trace.get_tracer("quorlock", tracer_provider=tracer_provider)
@@ -140,7 +140,7 @@ class _Acquire:
         group: str = locks[0]._core.group
         self._attributes = {"quorlock.group": group} if group else {}
         self._begun = time.monotonic()
-        # Where the loss is told: what runs now, and goes on under the lock.
+        # Where the loss is reported: what runs now, and goes on under the lock.
         self._holder = trace.get_current_span()
         names = [lock.name for lock in locks]
         about: dict[str, Any] = {"quorlock.lock.name": names[0] if len(names) == 1 else names, **self._attributes}
@@ -155,7 +155,7 @@ class _Acquire:
         if parts and parts[0].fence is not None:
             self._span.set_attribute("quorlock.fence", parts[0].fence)
         if parts and not any(new):
-            # Entered once more: that asked nobody.
+            # Entered once more: that asked no node.
             self._span.set_attribute("quorlock.outcome", "reentered")
             self._span.end()
             return

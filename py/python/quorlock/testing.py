@@ -20,7 +20,7 @@ the test runs: `redlock` at each use, and a `Client` that a module has made if t
 The nodes live within this process (`memory://`): all of the API works on them, but no other process sees them.
 """
 
-# Annotations are read by nobody who only runs this.
+# A program that only runs this reads no annotations.
 from __future__ import annotations
 
 import os
@@ -47,7 +47,7 @@ def lose(name: Name, reason: Reason = "expired") -> int:
     """Has the lock of that name be lost now, and the slots of the semaphore of that name, whichever client of this process holds
     them, blocking or of asyncio.
 
-    When this returns the lease is held no longer, and what waits for its loss is being told: as if the nodes had not answered
+    When this returns the lease is held no longer, and what waits for its loss is being called: as if the nodes had not answered
     for too long. The lock is free then. Gives how many leases that were: 0 if this process has none.
     """
     return _native.testing_lose(octets("name", name), reason)
@@ -78,7 +78,7 @@ def held(
     owner: Name | None = None,
     # End of what is made.
 ) -> Generator[Lease, None, None]:
-    """Holds a lock as somebody else, for the length of a block. `nodes`: those of the code that is tested, if it names any;
+    """Holds a lock as another client, for the length of a block. `nodes`: those of the code that is tested, if it names any;
     `options`: as of `Client.lock`."""
     options = given(
         # Made from core/options.toml: the options of a lock, passed on.
@@ -113,7 +113,7 @@ def _forget(listed: str) -> None:
             client.close().wait()
 
 
-# As a plugin this is imported by pytest; nobody else has to have that.
+# As a plugin this is imported by pytest; no other program has to have that.
 if "pytest" in sys.modules:
     import pytest
 

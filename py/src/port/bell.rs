@@ -1,4 +1,4 @@
-//! How the thread of an event loop is told that something waits for it.
+//! How the thread of an event loop is woken for what waits for it.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, RawFd};

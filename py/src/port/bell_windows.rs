@@ -1,4 +1,4 @@
-//! How the thread of an event loop is told that something waits for it, on Windows: the default
+//! How the thread of an event loop is woken for what waits for it, on Windows: the default
 //! loop there watches no descriptors. So a thread waits in its place, and calls
 //! `call_soon_threadsafe`; the I/O thread, which rings, never waits for the interpreter.
 
@@ -45,7 +45,7 @@ impl Bell {
         };
         let waits = move || {
             while rung.recv().is_ok() {
-                // A loop that is closed is told nothing, and no interpreter that ends.
+                // A loop that is closed is not called, nor an interpreter that ends.
                 if Python::try_attach(|py| drop(call(py))).is_none() {
                     return;
                 }
@@ -62,7 +62,7 @@ impl Bell {
 
 impl Rope {
     pub(super) fn pull(&self) {
-        // Nobody waits once the interpreter has ended.
+        // No thread waits once the interpreter has ended.
         let _ = self.0.send(());
     }
 }

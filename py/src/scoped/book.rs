@@ -33,7 +33,7 @@ struct Group<L> {
 }
 
 /// What it comes to that one of several was left.
-pub(super) enum Counted<S> {
+pub(super) enum CountOutcome<S> {
     /// They have changed meanwhile, and nothing is counted.
     Changed,
     /// As many were left as there are, so that these are open no longer.
@@ -146,12 +146,12 @@ impl<S, L> Book<S, L> {
     }
 
     /// Counts that one of `some`, or of `stay`, was left: they are one group from here on, with the groups that they were in.
-    pub(super) fn count(&mut self, some: &[u64], stay: &[u64], leaver: L) -> Counted<S> {
+    pub(super) fn count(&mut self, some: &[u64], stay: &[u64], leaver: L) -> CountOutcome<S> {
         let is_one =
             |entry: &Entry<S>| some.contains(&entry.number) || stay.contains(&entry.number);
         let found = || self.open.iter().filter(|entry| is_one(entry));
         if found().count() != some.len() + stay.len() {
-            return Counted::Changed;
+            return CountOutcome::Changed;
         }
         let is_leased = found().any(|entry| entry.leased && some.contains(&entry.number));
         let joined: Vec<u64> = found().filter_map(|entry| entry.group).collect();
@@ -180,11 +180,11 @@ impl<S, L> Book<S, L> {
         self.settle(number, &mut taken);
         if taken.is_empty() {
             // Where none has a lease nothing is kept from being released.
-            Counted::Open {
+            CountOutcome::Open {
                 warn: is_leased && !mem::replace(&mut self.warned, true),
             }
         } else {
-            Counted::Settled(taken)
+            CountOutcome::Settled(taken)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which scope is left by what has not entered it: the rules, apart from how Python's objects are looked at.
 
 /// What is known of an open scope, in the order in which they were entered.
-pub(super) struct Known {
+pub(super) struct ScopeFacts {
     pub(super) number: u64,
     /// It has a lease.
     pub(super) leased: bool,
@@ -41,8 +41,8 @@ pub(super) enum Choice {
 }
 
 /// What an object leaves, if it has entered any: of several that it has entered for one caller the newest.
-pub(super) fn of_object(known: &[Known]) -> Option<Choice> {
-    let its: Vec<&Known> = known.iter().filter(|scope| scope.its).collect();
+pub(super) fn of_object(known: &[ScopeFacts]) -> Option<Choice> {
+    let its: Vec<&ScopeFacts> = known.iter().filter(|scope| scope.its).collect();
     let own = its.iter().rev().find(|scope| scope.ours);
     match (own.filter(|scope| !scope.doubtful), &its[..]) {
         (_, []) => None,
@@ -54,10 +54,14 @@ pub(super) fn of_object(known: &[Known]) -> Option<Choice> {
     }
 }
 
-/// What is left of those that were entered by hand, each by a function; and whether there is one that another function alone
-/// leaves. What an object has entered is left by that object; by another only where there is nothing else that is left.
+/// What is left of those that were entered by hand, each by a function; and whether there is a scope that another function
+/// alone leaves. What an object has entered is left by that object; by another only where there is nothing else that is left.
 /// `before`: so often the caller has left one of several already, and nothing said which.
-pub(super) fn of_hand(known: &[Known], functions: &[Function], before: usize) -> (Choice, bool) {
+pub(super) fn of_hand(
+    known: &[ScopeFacts],
+    functions: &[Function],
+    before: usize,
+) -> (Choice, bool) {
     let by_hand = known.iter().zip(functions.iter().copied());
     let by_hand: Vec<_> = by_hand.filter(|(scope, _)| scope.by_hand).collect();
     let of_functions = by_hand
@@ -73,7 +77,7 @@ pub(super) fn of_hand(known: &[Known], functions: &[Function], before: usize) ->
 }
 
 /// The same among these alone.
-fn among(considered: &[(&Known, Function)], before: usize) -> (Choice, bool) {
+fn among(considered: &[(&ScopeFacts, Function)], before: usize) -> (Choice, bool) {
     let (mut all, mut some, mut stay) = (Vec::new(), Vec::new(), Vec::new());
     let (mut own, mut called) = (0, false);
     for &(scope, function) in considered {
@@ -91,9 +95,9 @@ fn among(considered: &[(&Known, Function)], before: usize) -> (Choice, bool) {
         }
     }
     let elsewhere = !stay.is_empty();
-    // One without a lease is left by its caller where that has entered none since, or has left these. Leaving it releases
+    // A scope without a lease is left by its caller where that has entered none since, or has left these. Leaving it releases
     // nothing. Where the program never leaves such a scope, the lease that it leaves instead stays held, which is the lesser
-    // harm: one that is released too early would let two in.
+    // harm: a lease that is released too early would let two in.
     let newest = all.iter().rev().filter(|scope| scope.ours).nth(before);
     let skipped = newest.filter(|newest| !newest.leased);
     if let Some(skipped) = skipped.filter(|skipped| !skipped.doubtful) {

@@ -6,24 +6,24 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use super::frame;
 use super::site::{Site, site};
-use super::wrapper::{Above, climb};
+use super::wrapper::{Wrapper, climb};
 use crate::kept::name;
 
 /// What has entered a scope, which decides what may leave it. A frame is kept, or marked, for
-/// the address of one that has ended is used again.
-pub(super) enum Entered {
+/// the address of a frame that has ended is used again.
+pub(super) enum Entrant {
     /// The `with` that this frame does.
     With(Py<PyAny>),
     /// The `with` that this frame does over a wrapper, whose `__enter__` has entered.
     Around(Py<PyAny>),
     /// A stack of callbacks, such as contextlib's.
-    Stack(Stacked),
+    Stack(StackEntry),
     /// A call in this frame, by hand. `None` where nothing is known of it.
-    Hand(Option<frame::Known>),
+    Hand(Option<frame::FrameIdentity>),
 }
 
 /// How a stack has entered a scope.
-pub(super) struct Stacked {
+pub(super) struct StackEntry {
     /// The list of its callbacks: itself while the scope is being entered, then weakly, with its address.
     pub(super) list: Py<PyAny>,
     pub(super) address: usize,
@@ -33,20 +33,20 @@ pub(super) struct Stacked {
     pub(super) direct: bool,
 }
 
-/// Where a scope is entered.
-pub(super) struct Where {
-    pub(super) entered: Entered,
+/// Entrance a scope is entered.
+pub(super) struct Entrance {
+    pub(super) entered: Entrant,
     /// The `self` of the method that enters it, weakly where that can be.
     pub(super) this: Option<Py<PyAny>>,
     /// The caller, as `_owner.Work` has it; of a plain `with` it plays no part.
     pub(super) flow: Option<Py<PyAny>>,
 }
 
-impl Where {
+impl Entrance {
     /// By a caller of which nothing is known.
-    pub(super) fn unknown() -> Where {
-        Where {
-            entered: Entered::Hand(None),
+    pub(super) fn unknown() -> Entrance {
+        Entrance {
+            entered: Entrant::Hand(None),
             this: None,
             flow: None,
         }
@@ -54,23 +54,23 @@ impl Where {
 
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.entered {
-            Entered::With(kept) | Entered::Around(kept) => visit.call(kept)?,
-            Entered::Stack(stacked) => visit.call(&stacked.list)?,
-            Entered::Hand(frame) => frame.as_ref().map_or(Ok(()), |frame| frame.visit(visit))?,
+            Entrant::With(kept) | Entrant::Around(kept) => visit.call(kept)?,
+            Entrant::Stack(stacked) => visit.call(&stacked.list)?,
+            Entrant::Hand(frame) => frame.as_ref().map_or(Ok(()), |frame| frame.visit(visit))?,
         }
         visit.call(&self.this)?;
         visit.call(&self.flow)
     }
 
-    /// Where this frame enters. Of a plain `with` it runs no Python.
-    pub(super) fn entering(frame: Option<Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Where> {
+    /// Entrance this frame enters. Of a plain `with` it runs no Python.
+    pub(super) fn entering(frame: Option<Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Entrance> {
         let Some(frame) = frame else {
-            return Ok(Where::unknown());
+            return Ok(Entrance::unknown());
         };
         let stands = site(&frame)?;
         if stands == Site::Enter {
-            return Ok(Where {
-                entered: Entered::With(frame.unbind()),
+            return Ok(Entrance {
+                entered: Entrant::With(frame.unbind()),
                 this: None,
                 flow: None,
             });
@@ -78,17 +78,17 @@ impl Where {
         let runner = frame::is_runner(&frame)?;
         let this = if runner { None } else { frame::this(&frame)? };
         let entered = match climb(&frame, Site::Enter)? {
-            Some(Above::Frame(above)) => Entered::Around(above.unbind()),
-            Some(Above::Stack { list, direct }) => Entered::Stack(Stacked {
+            Some(Wrapper::Frame(above)) => Entrant::Around(above.unbind()),
+            Some(Wrapper::Stack { list, direct }) => Entrant::Stack(StackEntry {
                 address: list.as_ptr() as usize,
                 place: 0,
                 direct,
                 list: list.unbind(),
             }),
-            None if runner => Entered::Hand(None),
-            None => Entered::Hand(Some(frame::Known::of(&frame)?)),
+            None if runner => Entrant::Hand(None),
+            None => Entrant::Hand(Some(frame::FrameIdentity::of(&frame)?)),
         };
-        Ok(Where {
+        Ok(Entrance {
             entered,
             this: this.map(|this| weakly(&this)),
             flow: Some(flow(py)?),

@@ -74,58 +74,58 @@ pub(super) fn is_runner(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Stands in a frame for as long as that is there. Where a debugger comes to trace the frame, it is called for each event.
 #[pyclass(frozen, weakref, module = "quorlock._native")]
-struct Mark;
+struct FrameMark;
 
 #[pymethods]
-impl Mark {
+impl FrameMark {
     #[pyo3(signature = (*_arguments))]
     fn __call__(&self, _arguments: &Bound<'_, PyTuple>) {}
 }
 
-/// A frame that is told from every other, also from one that comes to its address once it has ended. It is not kept: that would
+/// The identity of a frame, also against a frame that comes to its address once it has ended. It is not kept: that would
 /// keep what its function has, and all that called it.
-pub(super) enum Known {
-    /// By a [`Mark`] in its slot for a tracer, which nothing else uses; weakly.
+pub(super) enum FrameIdentity {
+    /// By a [`FrameMark`] in its slot for a tracer, which nothing else uses; weakly.
     Marked(Py<PyAny>),
     /// By itself, where it is traced.
     Kept(Py<PyAny>),
 }
 
-impl Known {
-    pub(super) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Known> {
+impl FrameIdentity {
+    pub(super) fn of(frame: &Bound<'_, PyAny>) -> PyResult<FrameIdentity> {
         let py = frame.py();
         let slot = name!(py, "f_trace");
         let standing = frame.getattr(slot)?;
         let mark = match standing.is_none() {
             true => {
-                let mark = Bound::new(py, Mark)?.into_any();
+                let mark = Bound::new(py, FrameMark)?.into_any();
                 frame.setattr(slot, &mark)?;
                 mark
             }
-            false if standing.is_instance_of::<Mark>() => standing,
-            false => return Ok(Known::Kept(frame.clone().unbind())),
+            false if standing.is_instance_of::<FrameMark>() => standing,
+            false => return Ok(FrameIdentity::Kept(frame.clone().unbind())),
         };
-        Ok(Known::Marked(
+        Ok(FrameIdentity::Marked(
             PyWeakrefReference::new(&mark)?.into_any().unbind(),
         ))
     }
 
-    pub(super) fn clone_ref(&self, py: Python<'_>) -> Known {
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> FrameIdentity {
         match self {
-            Known::Marked(mark) => Known::Marked(mark.clone_ref(py)),
-            Known::Kept(frame) => Known::Kept(frame.clone_ref(py)),
+            FrameIdentity::Marked(mark) => FrameIdentity::Marked(mark.clone_ref(py)),
+            FrameIdentity::Kept(frame) => FrameIdentity::Kept(frame.clone_ref(py)),
         }
     }
 
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let (Known::Marked(kept) | Known::Kept(kept)) = self;
+        let (FrameIdentity::Marked(kept) | FrameIdentity::Kept(kept)) = self;
         visit.call(kept)
     }
 
     fn mark<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         match self {
-            Known::Marked(mark) => mark.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
-            Known::Kept(_) => None,
+            FrameIdentity::Marked(mark) => mark.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
+            FrameIdentity::Kept(_) => None,
         }
     }
 
@@ -133,8 +133,8 @@ impl Known {
     pub(super) fn is(&self, frame: &Bound<'_, PyAny>) -> bool {
         let py = frame.py();
         match self {
-            Known::Kept(kept) => kept.is(frame),
-            Known::Marked(_) => self.mark(py).is_some_and(|mark| {
+            FrameIdentity::Kept(kept) => kept.is(frame),
+            FrameIdentity::Marked(_) => self.mark(py).is_some_and(|mark| {
                 let slot = frame.getattr(name!(py, "f_trace"));
                 slot.is_ok_and(|standing| standing.is(&mark))
             }),
@@ -156,14 +156,14 @@ impl Known {
     /// Whether the function that it runs goes on: it is being run, or suspended.
     pub(super) fn is_going_on(&self, py: Python<'_>) -> PyResult<bool> {
         let mark = match self {
-            Known::Kept(frame) => return is_going_on(frame.bind(py)),
-            Known::Marked(_) => self.mark(py),
+            FrameIdentity::Kept(frame) => return is_going_on(frame.bind(py)),
+            FrameIdentity::Marked(_) => self.mark(py),
         };
         let Some(mark) = mark else {
             return Ok(false);
         };
-        // One that has ended and is still there, as a traceback keeps it, is shown to the garbage collector; one that goes on
-        // is not, for what runs it has it.
+        // A frame that has ended and is still there, as a traceback keeps it, is shown to the garbage collector; a frame that goes
+        // on is not, for what runs it has it.
         let gc = py.import(name!(py, "gc"))?;
         let frames = gc.call_method1(name!(py, "get_referrers"), (mark,))?;
         for frame in frames.try_iter()? {

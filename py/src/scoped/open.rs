@@ -8,26 +8,26 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 use quorlock::binding::lock;
 
-use super::book::{Book, Counted, Entry};
-use super::choice::{self, Choice, Function, Known};
-use super::entered::{Entered, Stacked, Where, flow, is_kept, is_same, lives};
+use super::book::{Book, CountOutcome, Entry};
+use super::choice::{self, Choice, Function, ScopeFacts};
+use super::entered::{Entrance, Entrant, StackEntry, flow, is_kept, is_same, lives};
 use super::frame;
 use super::site::{Site, site};
-use super::wrapper::{Above, climb};
+use super::wrapper::{Wrapper, climb};
 use crate::kept::name;
 
 /// A scope, as it is kept while it is open.
 pub(super) struct Scope {
-    /// A lease, several, a `_scope.Scope`; `None` of one that goes on without.
+    /// A lease, several, a `_scope.Scope`; `None` of a scope that goes on without.
     pub(super) scope: Py<PyAny>,
-    at: Where,
+    at: Entrance,
 }
 
 type OpenScope = Entry<Scope>;
 type ScopeBook = Book<Scope, Py<PyAny>>;
 
 /// What leaving comes to.
-pub(super) enum Left {
+pub(super) enum Departure {
     /// These scopes, none of which is open any more. `first`: that is the one which is left here, and the others were left before.
     Scopes { left: Vec<OpenScope>, first: bool },
     /// One of these, and nothing says which: they stay until as many have been left.
@@ -37,13 +37,13 @@ pub(super) enum Left {
 }
 
 /// An open scope, as it is looked at without holding up others.
-struct Seen {
+struct ScopeView {
     number: u64,
     scope: Py<PyAny>,
     leased: bool,
     by_hand: bool,
     doubtful: bool,
-    frame: Option<frame::Known>,
+    frame: Option<frame::FrameIdentity>,
     this: Option<Py<PyAny>>,
     flow: Option<Py<PyAny>>,
 }
@@ -74,14 +74,14 @@ impl OpenScopes {
     }
 
     /// Opens a scope that was entered there.
-    pub(super) fn enter(&self, py: Python<'_>, mut at: Where, scope: Py<PyAny>) {
+    pub(super) fn enter(&self, py: Python<'_>, mut at: Entrance, scope: Py<PyAny>) {
         let leased = !scope.is_none(py) && !is_skipped(scope.bind(py));
         let number = lock(&self.0).number();
-        if let Entered::Stack(stacked) = &at.entered {
+        if let Entrant::Stack(stacked) = &at.entered {
             let watched = self.watched(py, number, stacked);
-            at.entered = watched.map_or(Entered::Hand(None), Entered::Stack);
+            at.entered = watched.map_or(Entrant::Hand(None), Entrant::Stack);
         }
-        let by_hand = matches!(at.entered, Entered::Hand(_));
+        let by_hand = matches!(at.entered, Entrant::Hand(_));
         let old = if by_hand && !leased {
             self.forgotten()
         } else {
@@ -95,7 +95,7 @@ impl OpenScopes {
     }
 
     /// The list of callbacks of a stack; weakly, for a stack that is dropped unclosed leaves its scopes no more.
-    fn watched(&self, py: Python<'_>, number: u64, stacked: &Stacked) -> PyResult<Stacked> {
+    fn watched(&self, py: Python<'_>, number: u64, stacked: &StackEntry) -> PyResult<StackEntry> {
         let book = Arc::downgrade(&self.0);
         let gone = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
             abandon(arguments.py(), &book, number);
@@ -107,7 +107,7 @@ impl OpenScopes {
             Ok(weak) => weak.into_any(),
             Err(_) => list.clone(),
         };
-        Ok(Stacked {
+        Ok(StackEntry {
             list: kept.unbind(),
             // The callback is the next that the stack puts there.
             place: list.len()?,
@@ -118,13 +118,14 @@ impl OpenScopes {
     /// Keeps no frames that have ended, which nothing is left from any more: each keeps those that called it.
     fn let_go_of_frames(&self, py: Python<'_>) {
         let frame_of = |entry: &OpenScope| match &entry.scope.at.entered {
-            Entered::Hand(Some(kept @ frame::Known::Kept(_))) => {
+            Entrant::Hand(Some(kept @ frame::FrameIdentity::Kept(_))) => {
                 Some((entry.number, kept.clone_ref(py)))
             }
             _ => None,
         };
         let frames: Vec<_> = lock(&self.0).open().iter().filter_map(frame_of).collect();
-        let has_ended = |frame: &frame::Known| frame.is_going_on(py).is_ok_and(|goes_on| !goes_on);
+        let has_ended =
+            |frame: &frame::FrameIdentity| frame.is_going_on(py).is_ok_and(|goes_on| !goes_on);
         let ended: Vec<u64> = frames
             .iter()
             .filter(|(_, frame)| has_ended(frame))
@@ -136,22 +137,22 @@ impl OpenScopes {
             .filter(|entry| ended.contains(&entry.number))
         {
             // Not dropped here: `frames` keeps it until the book is let go of.
-            entry.scope.at.entered = Entered::Hand(None);
+            entry.scope.at.entered = Entrant::Hand(None);
         }
     }
 
     /// The oldest of too many that were entered by hand, without a lease, and never left, for there was nothing to release.
     fn forgotten(&self) -> Option<OpenScope> {
         const MOST: usize = 256;
-        let is_by_hand = |scope: &Scope| matches!(scope.at.entered, Entered::Hand(_));
+        let is_by_hand = |scope: &Scope| matches!(scope.at.entered, Entrant::Hand(_));
         lock(&self.0).forget(MOST, is_by_hand)
     }
 
     /// Refuses to enter by hand where many were left in doubt: while more and more come that overlap, none of these would
     /// ever be released.
-    pub(super) fn refuse_more(&self, py: Python<'_>, at: &Where) -> PyResult<()> {
+    pub(super) fn refuse_more(&self, py: Python<'_>, at: &Entrance) -> PyResult<()> {
         const MOST: usize = 32;
-        if !matches!(at.entered, Entered::Hand(_)) {
+        if !matches!(at.entered, Entrant::Hand(_)) {
             return Ok(());
         }
         let many = lock(&self.0).were_left(MOST);
@@ -181,43 +182,47 @@ impl OpenScopes {
     }
 
     /// Takes out the newest that was entered so, as [`Book::take_newest`].
-    fn take(&self, is_one: impl Fn(&Where) -> bool) -> Option<Left> {
+    fn take(&self, is_one: impl Fn(&Entrance) -> bool) -> Option<Departure> {
         let left = lock(&self.0).take_newest(|entry| is_one(&entry.scope.at))?;
-        Some(Left::Scopes { left, first: true })
+        Some(Departure::Scopes { left, first: true })
     }
 
     /// Leaves a scope from this frame.
-    pub(super) fn leave(&self, py: Python<'_>, frame: Option<Bound<'_, PyAny>>) -> PyResult<Left> {
+    pub(super) fn leave(
+        &self,
+        py: Python<'_>,
+        frame: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Departure> {
         let Some(frame) = frame else {
             return self.leave_of_another(py, None, None);
         };
         let stands = site(&frame)?;
         let left = self.take(|at| match &at.entered {
-            Entered::With(by) => by.is(&frame) && stands == Site::Exit,
-            Entered::Hand(Some(by)) => stands != Site::Exit && by.is(&frame),
+            Entrant::With(by) => by.is(&frame) && stands == Site::Exit,
+            Entrant::Hand(Some(by)) => stands != Site::Exit && by.is(&frame),
             _ => false,
         });
         if let Some(left) = left {
             return Ok(left);
         }
         if stands == Site::Exit {
-            return Ok(Left::Nothing { elsewhere: false });
+            return Ok(Departure::Nothing { elsewhere: false });
         }
         let runner = frame::is_runner(&frame)?;
         let this = if runner { None } else { frame::this(&frame)? };
-        let is_its = |at: &Where| match (&at.this, &this) {
+        let is_its = |at: &Entrance| match (&at.this, &this) {
             (Some(kept), Some(this)) => is_kept(kept.bind(py), this),
             (kept, this) => kept.is_none() && this.is_none(),
         };
         let left = match climb(&frame, Site::Exit)? {
             // One frame may do a `with` over several wrappers, and each leaves what it has entered itself.
-            Some(Above::Frame(above)) => self.take(
-                |at| matches!(&at.entered, Entered::Around(by) if by.is(&above) && is_its(at)),
+            Some(Wrapper::Frame(above)) => self.take(
+                |at| matches!(&at.entered, Entrant::Around(by) if by.is(&above) && is_its(at)),
             ),
-            Some(Above::Stack { list, direct }) => {
+            Some(Wrapper::Stack { list, direct }) => {
                 let (address, place) = (list.as_ptr() as usize, list.len()?);
                 self.take(|at| match &at.entered {
-                    Entered::Stack(its) if its.address == address && its.direct == direct => {
+                    Entrant::Stack(its) if its.address == address && its.direct == direct => {
                         // The stack has taken the callback out.
                         if direct {
                             its.place == place
@@ -236,13 +241,13 @@ impl OpenScopes {
         }
     }
 
-    /// Leaves one that this frame has not entered: by the object whose method it runs, or the only one that it can be.
+    /// Leaves a scope that this frame has not entered: by the object whose method it runs, or the only one that it can be.
     fn leave_of_another(
         &self,
         py: Python<'_>,
         frame: Option<&Bound<'_, PyAny>>,
         this: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Left> {
+    ) -> PyResult<Departure> {
         // Others may leave what was chosen meanwhile, but not each time.
         const TIMES: usize = 64;
         let here = flow(py)?;
@@ -252,10 +257,10 @@ impl OpenScopes {
             let before = count(py, &self.leavers(py), &here)?;
             let (choice, elsewhere) = choose(py, &seen, frame, this, &here, before)?;
             let left = match choice {
-                Choice::Nothing => return Ok(Left::Nothing { elsewhere }),
+                Choice::Nothing => return Ok(Departure::Nothing { elsewhere }),
                 Choice::One(number) => {
                     let taken = lock(&self.0).take_newest(|entry| entry.number == number);
-                    taken.map(|left| Left::Scopes { left, first: true })
+                    taken.map(|left| Departure::Scopes { left, first: true })
                 }
                 Choice::AnyOf { some, stay } => self.count(&some, &stay, &here, &seen, py),
             };
@@ -263,20 +268,20 @@ impl OpenScopes {
                 return Ok(left);
             }
         }
-        Ok(Left::Nothing { elsewhere: true })
+        Ok(Departure::Nothing { elsewhere: true })
     }
 
     /// Those that may be left by what has not entered them.
-    fn seen(&self, py: Python<'_>) -> Vec<Seen> {
+    fn seen(&self, py: Python<'_>) -> Vec<ScopeView> {
         let kept = |kept: &Option<Py<PyAny>>| kept.as_ref().map(|kept| kept.clone_ref(py));
-        let see = |entry: &OpenScope| Seen {
+        let see = |entry: &OpenScope| ScopeView {
             number: entry.number,
             scope: entry.scope.scope.clone_ref(py),
             leased: entry.leased,
             doubtful: entry.is_doubtful(),
-            by_hand: matches!(entry.scope.at.entered, Entered::Hand(_)),
+            by_hand: matches!(entry.scope.at.entered, Entrant::Hand(_)),
             frame: match &entry.scope.at.entered {
-                Entered::Hand(Some(frame)) => Some(frame.clone_ref(py)),
+                Entrant::Hand(Some(frame)) => Some(frame.clone_ref(py)),
                 _ => None,
             },
             this: kept(&entry.scope.at.this),
@@ -285,9 +290,9 @@ impl OpenScopes {
         let book = lock(&self.0);
         // A plain `with` is left by its own frame alone, and what a stack has entered by its callback.
         let is_another = |entry: &&OpenScope| match &entry.scope.at.entered {
-            Entered::With(_) => false,
-            Entered::Stack(stacked) => !stacked.direct,
-            Entered::Around(_) | Entered::Hand(_) => true,
+            Entrant::With(_) => false,
+            Entrant::Stack(stacked) => !stacked.direct,
+            Entrant::Around(_) | Entrant::Hand(_) => true,
         };
         book.open().iter().filter(is_another).map(see).collect()
     }
@@ -298,37 +303,37 @@ impl OpenScopes {
         some: &[u64],
         stay: &[u64],
         here: &Py<PyAny>,
-        seen: &[Seen],
+        seen: &[ScopeView],
         py: Python<'_>,
-    ) -> Option<Left> {
+    ) -> Option<Departure> {
         let counted = lock(&self.0).count(some, stay, here.clone_ref(py));
         match counted {
-            Counted::Changed => None,
-            Counted::Settled(left) => Some(Left::Scopes { left, first: false }),
-            Counted::Open { warn } => {
+            CountOutcome::Changed => None,
+            CountOutcome::Settled(left) => Some(Departure::Scopes { left, first: false }),
+            CountOutcome::Open { warn } => {
                 let leased = seen
                     .iter()
                     .filter(|seen| seen.leased && some.contains(&seen.number));
                 let scopes = leased.map(|seen| seen.scope.clone_ref(py)).collect();
-                Some(Left::Doubt { scopes, warn })
+                Some(Departure::Doubt { scopes, warn })
             }
         }
     }
 }
 
-/// Which of these is left from this frame, which has entered none of them, for that caller; and whether there is one that
+/// Which of these is left from this frame, which has entered none of them, for that caller; and whether there is a scope that
 /// another function alone leaves. `before`: so often that caller has left one of several.
 fn choose(
     py: Python<'_>,
-    seen: &[Seen],
+    seen: &[ScopeView],
     frame: Option<&Bound<'_, PyAny>>,
     this: Option<&Bound<'_, PyAny>>,
     here: &Py<PyAny>,
     before: usize,
 ) -> PyResult<(Choice, bool)> {
-    let know = |seen: &Seen| {
+    let know = |seen: &ScopeView| {
         let object = seen.this.as_ref().map(|kept| kept.bind(py));
-        Ok(Known {
+        Ok(ScopeFacts {
             number: seen.number,
             leased: seen.leased,
             doubtful: seen.doubtful,
@@ -340,11 +345,11 @@ fn choose(
             of_object: object.is_some_and(lives),
         })
     };
-    let known: Vec<Known> = seen.iter().map(know).collect::<PyResult<_>>()?;
+    let known: Vec<ScopeFacts> = seen.iter().map(know).collect::<PyResult<_>>()?;
     if let Some(choice) = choice::of_object(&known) {
         return Ok((choice, false));
     }
-    let function = |seen: &Seen| match &seen.frame {
+    let function = |seen: &ScopeView| match &seen.frame {
         Some(entered) if entered.has_called(frame)? => Ok(Function::Calls),
         Some(entered) if entered.is_going_on(py)? => Ok(Function::GoesOn),
         _ => Ok(Function::Ended),

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use quorlock::binding::{Made, lock};
 
 use super::frame;
-use crate::kept::{Kept, name};
+use crate::kept::{ForkSafe, name};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Site {
@@ -41,7 +41,7 @@ pub(super) fn site(frame: &Bound<'_, PyAny>) -> PyResult<Site> {
     let sites = match known {
         Some(known) => known,
         None => {
-            let found: Arc<[Standing]> = sites(&code, codes)?.into();
+            let found: Arc<[SiteRange]> = sites(&code, codes)?.into();
             remember(address, code.unbind(), Arc::clone(&found));
             found
         }
@@ -54,26 +54,26 @@ pub(super) fn site(frame: &Bound<'_, PyAny>) -> PyResult<Site> {
 }
 
 /// Instructions, by their offsets, at which a frame stands where it enters or leaves.
-struct Standing {
+struct SiteRange {
     begin: u32,
     end: u32,
     site: Site,
 }
 
-type Known = HashMap<usize, (Py<PyAny>, Arc<[Standing]>)>;
+type SiteCache = HashMap<usize, (Py<PyAny>, Arc<[SiteRange]>)>;
 
-static SITES: Made<Mutex<Known>> = Made::new(Mutex::default);
+static SITES: Made<Mutex<SiteCache>> = Made::new(Mutex::default);
 
 /// So many functions are known at a time. Programs have fewer that hold locks, unless they make functions.
 const MOST: usize = 4096;
 
-fn remember(address: usize, code: Py<PyAny>, found: Arc<[Standing]>) {
+fn remember(address: usize, code: Py<PyAny>, found: Arc<[SiteRange]>) {
     let old = {
         let mut sites = lock(&SITES);
         let old = if sites.len() >= MOST {
             std::mem::take(&mut *sites)
         } else {
-            Known::new()
+            SiteCache::new()
         };
         let replaced = sites.insert(address, (code, found));
         (old, replaced)
@@ -100,7 +100,7 @@ struct Opcodes {
 
 /// The numbers of the instructions; `None` where this Python enters in another way.
 fn opcodes(py: Python<'_>) -> PyResult<Option<&'static Opcodes>> {
-    static CODES: Kept<Option<Opcodes>> = Kept::new();
+    static CODES: ForkSafe<Option<Opcodes>> = ForkSafe::new();
     let codes = CODES.get_or_make(|| {
         // Later ones may mean something else by the same words.
         if py.version_info() >= (3, 14) {
@@ -181,7 +181,7 @@ fn instructions(bytes: &[u8], codes: &Opcodes) -> Vec<Instruction> {
 
 /// Where a function enters and leaves. An exit is called with three times `None` if the body ended normally, by an instruction of its
 /// own otherwise; an `await` of either says so.
-fn sites(code: &Bound<'_, PyAny>, codes: &Opcodes) -> PyResult<Vec<Standing>> {
+fn sites(code: &Bound<'_, PyAny>, codes: &Opcodes) -> PyResult<Vec<SiteRange>> {
     let py = code.py();
     let bytes = code.getattr(name!(py, "co_code"))?.cast_into::<PyBytes>()?;
     let constants = code
@@ -227,7 +227,7 @@ fn sites(code: &Bound<'_, PyAny>, codes: &Opcodes) -> PyResult<Vec<Standing>> {
             awaits
         };
         if let Some(site) = site {
-            found.push(Standing {
+            found.push(SiteRange {
                 begin: one.begin,
                 end: one.end,
                 site,

@@ -7,7 +7,7 @@ use super::site::{Site, site};
 use crate::kept::name;
 
 /// What enters or leaves by the method of a wrapper.
-pub(super) enum Above<'py> {
+pub(super) enum Wrapper<'py> {
     /// A frame that does a `with` over it.
     Frame(Bound<'py, PyAny>),
     /// A stack, which has this list of callbacks. `direct`: the frame that was climbed from is the stack's own.
@@ -22,7 +22,7 @@ const DEPTH: usize = 64;
 
 /// Climbs from a frame through the methods of wrappers: those that enter or leave, and those
 /// of one object that call each other.
-pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option<Above<'py>>> {
+pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option<Wrapper<'py>>> {
     let (wrappers, stacks) = match to {
         Site::Enter => (
             ["__enter__", "__aenter__"],
@@ -35,12 +35,12 @@ pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option
         let (name, this) = (frame::name(&at)?, frame::this(&at)?);
         let direct = at.is(frame);
         if let Some(list) = cleanups(&at, &name)? {
-            return Ok(Some(Above::Stack { list, direct }));
+            return Ok(Some(Wrapper::Stack { list, direct }));
         }
         if stacks.contains(&name.as_str())
             && let Some(list) = this.as_ref().and_then(callbacks)
         {
-            return Ok(Some(Above::Stack { list, direct }));
+            return Ok(Some(Wrapper::Stack { list, direct }));
         }
         let Some(above) = frame::back(&at)? else {
             return Ok(None);
@@ -54,16 +54,16 @@ pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option
             return Ok(None);
         }
         match site(&above)? {
-            found if found == to && wraps => return Ok(Some(Above::Frame(above))),
+            found if found == to && wraps => return Ok(Some(Wrapper::Frame(above))),
             // What is called by a wrapper and is none itself does the `with`.
             Site::Unknown if wraps && !wrappers.contains(&frame::name(&above)?.as_str()) => {
                 return Ok(Some(
                     match frame::this(&above)?.as_ref().and_then(callbacks) {
-                        Some(list) => Above::Stack {
+                        Some(list) => Wrapper::Stack {
                             list,
                             direct: false,
                         },
-                        None => Above::Frame(above),
+                        None => Wrapper::Frame(above),
                     },
                 ));
             }

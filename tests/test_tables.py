@@ -255,7 +255,7 @@ class House(unittest.TestCase):
             ("protocol/set.rs", "use crate::{config::Settings, token::Token};", "protocol::set imports config"),
             ("runtime/mod.rs", "use crate::node::memory;", "runtime imports node::memory"),
             ("node/time.rs", "use crate::protocol::quorum::Vote;", "node::time imports protocol::quorum"),
-            ("clock.rs", "use crate::node::Fault;", "clock imports node"),
+            ("clock.rs", "use crate::node::Fault;", "clock imports node::fault"),
         ]:
             self.assertIn(found, self.planted(file, line)[0])
 

@@ -203,6 +203,24 @@ def circles(arrows):
     return sorted(sorted("::".join(module) or "(root)" for module in circle) for circle in found if circle)
 
 
+TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) ([A-Z]\w*)", re.M)
+
+
+def twice(core=CORE):
+    """Names of types that several files of the core define, tests aside: a reader would take the one for the other."""
+    homes = {}
+    for module, path in modules(core).items():
+        for name in TYPE.findall(code(path)):
+            homes.setdefault(name, set()).add(module)
+    return {name for name, files in homes.items() if len(files) > 1}
+
+
+# Those that still are; the list shall become empty. `Tls` is one type that is built in two ways.
+NAMED_TWICE = set("""
+Adopted Answers Asked Bell Call Callback Finding Given Health Histogram Inner Left Lines Name Outcome Place Registered Said Seat Server Set
+Shared Sink Slot Sockets Standing State Stream Target Task Terms Tls Told Turn Verdict Waits Who Word Work
+""".split())
+
 # What a fork may copy while another thread makes or holds it, so that the child waits for ever. `Made` and `PerProcess` of core/src/process.rs
 # stand for them, and in Python `ForkSafe` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
 HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*"

@@ -248,6 +248,10 @@ class House(unittest.TestCase):
             arrows = house.imports(core)
             return list(house.upward(arrows)), house.circles(arrows)
 
+    def test_no_two_types_of_the_core_have_one_name(self):
+        """Beside those that are listed in house.py, a list that gets shorter only."""
+        self.assertEqual(house.twice() - house.NAMED_TWICE, set())
+
     def test_an_import_that_is_planted_is_found(self):
         for file, line, found in [
             ("protocol/quorum.rs", "use crate::client::Client;", "protocol::quorum imports client"),

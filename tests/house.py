@@ -249,7 +249,6 @@ WHOLE = {"include/quorlock.h", "include/quorlock.hpp"}
 STILL_LONG = {
     "core/src/client/findings.rs",
     "core/src/config.rs",
-    "core/src/node/redis/connection/tests.rs",
     "core/src/runtime/drive.rs",
     "node/src/options.ts",
     "py/python/quorlock/_client.py",

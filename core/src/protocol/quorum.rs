@@ -15,7 +15,7 @@ pub fn quorum(n: usize) -> usize {
 pub enum Vote {
     /// Not asked so far.
     Unasked,
-    /// No reply yet.
+    /// No reply so far.
     Awaited,
     /// Our token stands under the lock's key until at least this moment, by
     /// our clock.

@@ -265,8 +265,8 @@ fn lock(client: &Client, options: &Run) -> Lock {
     options.lock.on(lock).wait(wait(options)).renew(true)
 }
 
-/// Where every host tries in the same moment, and one of the hosts must have it: for how long it
-/// stays taken then.
+/// Where every host tries in the same moment, and a single host must have it: for how long it stays
+/// taken then.
 fn settles(options: &Run) -> Option<Duration> {
     let keep = options.lock.keep.filter(|keep| !keep.is_zero());
     keep.filter(|_| options.no_wait)

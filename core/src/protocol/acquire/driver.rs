@@ -7,10 +7,9 @@
 //! about the other nodes is [`home::next`]. Timers stand in for calls that are
 //! lost.
 //!
-//! A token lives from its first request until it is won or given up, over all
-//! polls: a poll whose answer was lost is then one of our own. The waiter, which
-//! is no token, may be left in a queue while tokens come and go; it becomes
-//! another once it has left one.
+//! A token lives from its first request until it is won or given up, over all polls: a poll whose
+//! answer was lost is then known to be this waiter's. The waiter, which is no token, may be left in
+//! a queue while tokens come and go; it becomes another once it has left one.
 
 mod stages;
 #[cfg(test)]

@@ -362,7 +362,7 @@ pub struct Run {
 /// exit code.
 pub fn explain(error: &clap::Error) -> i32 {
     if !error.use_stderr() {
-        // Nobody is left to tell if the output is closed.
+        // No reader is left if the output is closed.
         let _ = error.print();
         return 0;
     }

@@ -1,5 +1,6 @@
 //! A node in memory: what it stores, on a map, and for how long. What each request
 //! does there is in the files of its name.
+//!
 //! The types that the node stores are in files that know nothing of [`MemoryNode`], so that
 //! the files of requests import those, and none is imported by them.
 //!
@@ -37,7 +38,7 @@ use std::time::Duration;
 
 use super::{Keys, Reply};
 use crate::clock::Instant;
-use queue::Listeners;
+use queue::InboxListeners;
 use times::{server_time, tick, whole};
 
 pub use form::{ReservedFor, StoredValue};
@@ -66,7 +67,7 @@ pub struct MemoryNode {
     listening: redisson::Listening,
     /// Which values were forced out.
     bans: bans::Bans,
-    listeners: Listeners,
+    listeners: InboxListeners,
     /// The node's record.
     record: Option<Arc<str>>,
     /// The end of its quarantine.

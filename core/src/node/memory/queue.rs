@@ -51,14 +51,14 @@ pub(super) enum QueueTurn {
 
 /// Who listens to the messages that a node publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Listeners {
+pub(super) struct InboxListeners {
     /// How many listen on each inbox.
     inboxes: BTreeMap<Arc<[u8]>, u32>,
     /// Neither publishing nor counting listeners is permitted.
     pub(super) forbidden: bool,
 }
 
-impl Listeners {
+impl InboxListeners {
     pub(super) fn subscribe(&mut self, inbox: &Arc<[u8]>) {
         *self.inboxes.entry(inbox.clone()).or_default() += 1;
     }

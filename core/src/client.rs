@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Several locks by their names, to be held together: all of them, or none. 1 to 16 that
-    /// differ, in any order; one that is given twice is held once.
+    /// differ, in any order; a name that is given twice is held once.
     ///
     /// Names and options are checked when it is used, or by [`Locks::check`].
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Locks {
@@ -104,8 +104,8 @@ impl Client {
     /// counts on each node instead lets in more than its limit. Its name is another than that
     /// of a lock.
     ///
-    /// All who use it have to ask for the same number of slots: the largest number in use is the
-    /// limit. While that is being changed, whoever asks for fewer may wait longer.
+    /// All callers have to ask for the same number of slots: the largest number in use is the
+    /// limit. While that is being changed, a caller that asks for fewer may wait longer.
     ///
     /// Name and options are checked when it is used, or by [`Lock::check`]. Not with
     /// [`raw`](Lock::raw) or [`shared`](Lock::shared).
@@ -126,7 +126,7 @@ impl Client {
         Election::of(self.lock(name).for_election())
     }
 
-    /// Reports who holds a lock, without acquiring it: see [`Inspection`]. For a lock with
+    /// Reports the holder of a lock, without acquiring it: see [`Inspection`]. For a lock with
     /// [`raw`](Lock::raw) see [`Lock::inspect`].
     ///
     /// # Errors
@@ -141,15 +141,15 @@ impl Client {
         self.lock(name).inspect().await
     }
 
-    /// Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote
-    /// on all nodes, whatever client or library put it there, and calls who waits next; those that
-    /// wait in the holder's own client go on when that learns it. Two
-    /// requests to each node, each at most `node_timeout`, and two more for each further
-    /// reader of a lock that is shared: all of them go. Where so many nodes do not answer, or had no
-    /// vote, that a request of the holder's which is under way might restore a quorum, another
-    /// request after twice `node_timeout`. When it returns no quorum of nodes has the holder's votes,
-    /// and nothing that is under way restores one. A lock that is free is no error.
-    /// For a lock with [`raw`](Lock::raw) see [`Lock::force_release`].
+    /// Takes a lock away from its holder, or ends its keeping, for an operator: deletes its vote on
+    /// all nodes, whatever client or library put it there, and calls the next waiter; waiters in
+    /// the holder's own client go on when that client learns of it. Two requests to each node, each
+    /// at most `node_timeout`, and two more for each further reader of a lock that is shared: all
+    /// of them go. Where so many nodes do not answer, or had no vote, that a request of the
+    /// holder's which is under way might restore a quorum, another request after twice
+    /// `node_timeout`. When it returns no quorum of nodes has the holder's votes, and nothing that
+    /// is under way restores one. A lock that is free is no error. For a lock with
+    /// [`raw`](Lock::raw) see [`Lock::force_release`].
     ///
     /// The holder learns it at its next renewal, at most about a third of its ttl later, or
     /// when it extends: its lease is lost, [`Forced`](crate::LossReason::Forced), or
@@ -157,11 +157,11 @@ impl Client {
     /// lease that is not renewed learns nothing before its end. Until then two may work, and
     /// their fences tell them apart.
     ///
-    /// `fence`: only if the holder has it, or it is the last that was counted for the lock, so that whoever has got
-    /// the lock since is never hit. Give that of the lease that is to go, or what
-    /// [`inspect`](Client::inspect) tells. Since a node counts a fence also for some who ask
-    /// in vain, and several at once for a client in which many wait, the call may be refused
-    /// though the holder is still the same.
+    /// `fence`: only if the holder has it, or it is the last that was counted for the lock, so that
+    /// a holder that has got the lock since is never hit. Give that of the lease that is to go, or
+    /// what [`inspect`](Client::inspect) reports. Since a node counts a fence also for some callers
+    /// that ask in vain, and several at once for a client in which many wait, the call may be
+    /// refused though the holder is still the same.
     ///
     /// # Errors
     ///
@@ -184,9 +184,9 @@ impl Client {
         self.lock(name).force_release(fence).await
     }
 
-    /// The names of locks that are held, kept, or waited for now, at most `most` of them:
-    /// for people who look. `names`: a pattern of names as Redis's `KEYS` has it, such as
-    /// `orders:*`; one with braces is for names with a hash tag of their own.
+    /// The names of locks that are held, kept, or waited for now, at most `most` of them: for an
+    /// operator's view. `names`: a pattern of names as Redis's `KEYS` has it, such as `orders:*`; a
+    /// pattern with braces is for names with a hash tag of their own.
     ///
     /// Over a connection of its own to each node it walks through all keys there (`SCAN`), a
     /// thousand a step, each at most `node_timeout`: on a server with millions of other keys
@@ -299,9 +299,9 @@ impl Client {
         started.map(|inner| inner.metrics()).unwrap_or_default()
     }
 
-    /// Declares the set: where no node has a record yet, founds it by writing its
-    /// record to all of them. Returns how much longer it takes until every node
-    /// votes. `memory://` nodes need none of this.
+    /// Declares the set: where no node has a record, founds it by writing its record to all of
+    /// them. Returns how much longer it takes until every node votes. `memory://` nodes need none
+    /// of this.
     ///
     /// A wholly new set, whose servers have run for longer than `max_ttl` and
     /// never stored anything, votes at once. Where servers are only too young the

@@ -82,8 +82,8 @@ pub(crate) fn system_now() -> Instant {
     read(clock())
 }
 
-/// Some kernels that stand in for Linux have no such clock: there the one that every system has
-/// is read, and time that was slept through is not counted.
+/// Some kernels that stand in for Linux have no such clock: there the clock is read that every
+/// system has, and time that was slept through is not counted.
 #[cfg(unix)]
 fn read(clock: libc::clockid_t) -> Instant {
     let mut t = libc::timespec {

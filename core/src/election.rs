@@ -1,11 +1,11 @@
-//! Leader election: one of several processes does the work, and another takes over when it
-//! no longer can.
+//! Leader election: one of several processes does the work, and another takes over when it no
+//! longer can.
 //!
-//! There is no protocol of its own for it. A candidate waits for an ordinary lock for as
-//! long as it takes, in the line of that lock, and leads as long as it holds it. What is
-//! hard is what goes around that, and is here once for all languages: who leads is asked
-//! before each step of the work, the work has ended before the next term is asked for, and
-//! work that fails at once is not begun again at once.
+//! There is no protocol of its own for it. A candidate waits for an ordinary lock for as long as it
+//! takes, in the queue of that lock, and leads as long as it holds it. What is hard is what goes
+//! around that, and is here once for all languages: the candidate checks that it leads before each
+//! step of the work, the work has ended before the next term is asked for, and work that fails at
+//! once is not begun again at once.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -29,15 +29,15 @@ use crate::protocol::loss::LossReason;
 use crate::protocol::retry::campaign_pause;
 use crate::token::{Rng, SystemRng};
 
-/// How often [`Election::observe`] looks, unless it is told.
+/// How often [`Election::observe`] looks, unless the program says otherwise.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// One candidate of an election; made by [`Client::election`](crate::Client::election).
 /// Cheap to clone; clones are the same candidate.
 ///
-/// The election of a name is the lock of that name: who holds it leads. It is waited for
-/// without end, each release goes over the nodes where all candidates queue, and a term
-/// lasts until it is given up or lost. The fence of a term grows from term to term.
+/// The election of a name is the lock of that name: its holder leads. It is waited for without end,
+/// each release goes over the nodes where all candidates queue, and a term lasts until it is given
+/// up or lost. The fence of a term grows from term to term.
 ///
 /// ```no_run
 /// # async fn schedule_jobs() -> Result<(), std::io::Error> { Ok(()) }
@@ -75,8 +75,8 @@ struct Run {
 /// Where goes whether the term was still held when it was given up.
 type Resigned = oneshot::Sender<bool>;
 
-/// The thread that runs code of the caller's for a term: a step of the work, its end, or what is
-/// told of that.
+/// The thread that runs code of the caller's for a term: a step of the work, its end, or a
+/// callback.
 #[derive(Default)]
 struct AtWork(Mutex<Option<ThreadId>>);
 
@@ -153,7 +153,7 @@ impl Election {
         self.lock.check()
     }
 
-    /// Waits until this candidate leads, and returns its term: for those who loop by
+    /// Waits until this candidate leads, and returns its term: for programs that loop by
     /// themselves. The term is a lease like any other: release it to resign, and stop at
     /// [`lost`](Lease::lost).
     ///
@@ -317,7 +317,7 @@ impl Election {
         Ok(term.release().await? || led && term.loss().is_none())
     }
 
-    /// Who leads, as a quorum of the nodes has it; `None` where it agrees on nobody. One
+    /// The leader, as a quorum of the nodes has it; `None` where a quorum agrees on no leader. One
     /// request to each node, as of [`Lock::inspect`].
     ///
     /// It tells how it was: it may have lost the term since.
@@ -334,8 +334,8 @@ impl Election {
         }
     }
 
-    /// Follows who leads: [`next`](Observer::next) returns how it is, and then each change.
-    /// It looks every second, or as often as `every` says.
+    /// Follows the leadership: [`next`](Observer::next) returns how it is, and then each change. It
+    /// looks every second, or as often as `every` says.
     pub fn observe(&self, every: impl Into<Option<Duration>>) -> Observer {
         Observer {
             lock: self.lock.clone(),
@@ -357,7 +357,7 @@ impl fmt::Debug for Election {
 /// Ends at `until`, or when the client is closed.
 pub(crate) async fn rest(lock: &Lock, until: Instant) -> Result<(), Error> {
     let client = lock.running()?;
-    // Whoever waits is told there that the client is closed. It stands in no queue.
+    // A waiter hears there that the client is closed. It stands in no queue.
     let told = client.inbox.register(&lock.id()?);
     let mut sleep = client.set.clock.sleep_until(until);
     poll_fn(|cx| {
@@ -382,7 +382,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// Told when it is left that the work of a term has ended.
+/// Dropped when the work of a term has ended, and reports that.
 struct Stopped<'a>(Option<&'a (dyn Fn() + Send + Sync)>);
 
 impl Drop for Stopped<'_> {
@@ -415,12 +415,12 @@ impl Drop for Leaving<'_> {
 enum Ended<T> {
     /// The term was lost.
     Lost,
-    /// Somebody wants it given up.
+    /// A caller wants the term given up.
     Asked(Resigned),
     Done(T),
 }
 
-/// Does the work while the term is held and nobody asks for it to be given up. The work is
+/// Does the work while the term is held and no caller asks for it to be given up. The work is
 /// dropped when this returns.
 async fn lead<W: Future>(
     term: &Lease,
@@ -440,7 +440,7 @@ async fn lead<W: Future>(
     let mut lost: Lost = term.lost();
     let ended = poll_fn(|cx| {
         let told = Pin::new(&mut lost).poll(cx).is_ready();
-        // The loss may be told to nobody yet: the clock is asked.
+        // The watchdog may not have seen the loss so far: the clock is asked.
         if told || !term.is_held() {
             return Poll::Ready(Ended::Lost);
         }
@@ -498,20 +498,20 @@ impl Failures {
     }
 }
 
-/// Who leads, as far as the nodes say: see [`Election::observe`].
+/// The leadership, as far as the nodes say: see [`Election::observe`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Leadership {
     /// A quorum has the votes of this leader.
     Led(Holder),
-    /// A quorum has answered, and agrees on nobody.
+    /// A quorum has answered, and agrees on no leader.
     Vacant,
     /// Too few nodes answered to know.
     Unknown,
 }
 
 impl Leadership {
-    /// Who leads; `None` where nobody does, or it is not known.
+    /// The leader; `None` where there is none, or it is not known.
     pub fn leader(&self) -> Option<&Holder> {
         match self {
             Leadership::Led(leader) => Some(leader),
@@ -533,7 +533,7 @@ fn leadership(found: &Inspection) -> Leadership {
     }
 }
 
-/// Follows who leads: see [`Election::observe`]. A clone goes on from where this has come to.
+/// Follows the leadership: see [`Election::observe`]. A clone goes on from where this has come to.
 #[derive(Clone, Debug)]
 pub struct Observer {
     pub(crate) lock: Lock,
@@ -542,9 +542,9 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// How it is, at the first call; after that the next change, whenever that comes. A term
-    /// that was shorter than the time between two looks may be left out. Where too few nodes
-    /// answer it says so, and never names who led before.
+    /// How it is, at the first call; after that the next change, whenever that comes. A term that
+    /// was shorter than the time between two looks may be left out. Where too few nodes answer it
+    /// says so, and never names the previous leader.
     ///
     /// # Errors
     ///
@@ -565,7 +565,7 @@ impl Observer {
             let looked = set.clock.now();
             let found = self.lock.look().await?;
             let now = leadership(&found);
-            // Split and free are both nobody's.
+            // A lock that is split has no certain holder, and a free one has none.
             let same = |last: &Inspection| match (leadership(last), &now) {
                 (Leadership::Led(_), Leadership::Led(_)) => last.is_like(&found),
                 (last, now) => last == *now,

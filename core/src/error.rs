@@ -169,14 +169,14 @@ impl NodeError {
         }
     }
 
-    /// The same, where `fault` keeps the node itself from voting, whoever asks.
+    /// The same, where `fault` keeps the node itself from voting, for any client.
     pub(crate) fn at_fault(mut self, fault: bool) -> NodeError {
         self.fault = fault;
         self
     }
 
-    /// For the command: whether the node cannot vote for reasons of its own, as one that does not
-    /// answer; not for what it has of the lock, and not in quarantine.
+    /// For the command: whether the node cannot vote for reasons of its own, such as not answering;
+    /// not for what it has of the lock, and not in quarantine.
     #[doc(hidden)]
     pub fn is_fault(&self) -> bool {
         self.fault
@@ -217,7 +217,7 @@ struct Inner {
     nodes: Vec<NodeError>,
     /// Of the lock that it is about.
     name: Option<Box<[u8]>>,
-    /// The label of who holds that.
+    /// The label of the holder.
     holder: Option<Box<str>>,
     /// How long it takes until a quorum may vote, where nodes in quarantine are all that it lacks.
     votes_in: Option<Duration>,
@@ -245,7 +245,7 @@ impl Error {
         }))
     }
 
-    /// The same, about the lock of that name, which may be held by whoever has that label.
+    /// The same, about the lock of that name, which may be held by the client that has that label.
     #[cold]
     pub(crate) fn about(mut self, name: &[u8], holder: Option<&str>) -> Error {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -331,9 +331,9 @@ impl Error {
         self.0.name.as_deref()
     }
 
-    /// The label of who held the lock, where the holder has one and a node has told it. After a
-    /// wait (`Timeout`) one nearly always has. A try (`Contended`) is mostly refused by a bare
-    /// `SET`, which does not tell: ask [`Lock::holder`](crate::Lock::holder).
+    /// The label of the client that held the lock, where it has one and a node has reported it.
+    /// After a wait (`Timeout`) it is nearly always known. A try (`Contended`) is mostly refused by
+    /// a bare `SET`, which does not report it: ask [`Lock::holder`](crate::Lock::holder).
     pub fn holder(&self) -> Option<&str> {
         self.0.holder.as_deref()
     }
@@ -407,8 +407,8 @@ pub fn shown(name: &[u8]) -> String {
     format!("`{}`", plain(name))
 }
 
-/// A lock's name for a field of its own: escaped, and cut after 64 characters. One that is refused for
-/// the secret that it has is not shown.
+/// A lock's name for a field of its own: escaped, and cut after 64 characters. A name that is
+/// refused for the secret that it has is not shown.
 pub fn plain(name: &[u8]) -> String {
     if let Some(secret) = given::found(name) {
         return format!("({secret})");
@@ -421,8 +421,8 @@ pub fn plain(name: &[u8]) -> String {
     text
 }
 
-/// How long was waited, behind what was not won. Of a wait that is the rest of another one the digits
-/// are left out that nobody has chosen.
+/// How long was waited, behind what was not won. Of a wait that is the rest of another the digits
+/// are left out that no user has chosen.
 pub(crate) fn within_wait(wait: Option<Duration>) -> String {
     let Some(wait) = wait else {
         return String::new();

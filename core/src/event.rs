@@ -46,7 +46,7 @@ impl LogEvent {
         &self.fields
     }
 
-    /// One of the fields, where the line has it.
+    /// The text of a field, where the line has it.
     pub fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(field, _)| *field == name);
         found.map(|(_, value)| value.as_str())

@@ -2,7 +2,7 @@
 //!
 //! `quorlock1.` and, in base64url (RFC 4648, section 5), what the other client needs: which set,
 //! which lock, the value whose votes it takes over, and the lease's terms; at the end a checksum.
-//! Whoever has the text can take the lock, so nothing here shows it.
+//! Any client that has the text can take the lock, so nothing here shows it.
 
 use std::time::Duration;
 
@@ -405,7 +405,7 @@ mod tests {
         blocking::wait(raw.force_release(None)).unwrap();
         let java = client.lock("orders").layout(crate::Layout::Redisson);
         let java = blocking::wait(java.acquire()).unwrap();
-        // Whoever asks again and again is told the same when the time is up.
+        // A caller that asks again and again gets the same answer when the time is up.
         let refused = blocking::wait(client.adopt(&text)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Misconfigured, "{refused}");
         assert!(blocking::wait(java.release()).unwrap());

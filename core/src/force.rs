@@ -13,8 +13,8 @@ use crate::protocol::inspect::{Said, inspect};
 use crate::protocol::quorum::quorum;
 
 /// What a forced release has met and done: see
-/// [`Client::force_release`](crate::Client::force_release). A quorum of nodes is free of
-/// whoever held the lock before.
+/// [`Client::force_release`](crate::Client::force_release). A quorum of nodes is free of the client
+/// that held the lock before.
 #[derive(Clone, Debug)]
 pub struct Forced {
     found: Inspection,
@@ -32,7 +32,7 @@ impl Forced {
         &self.found
     }
 
-    /// Who held it, or kept it; `None` where a quorum agreed on nobody.
+    /// The client that held it, or kept it; `None` where a quorum agreed on no holder.
     pub fn holder(&self) -> Option<&Holder> {
         self.found.holder()
     }
@@ -141,7 +141,7 @@ async fn free(
         }
         looks -= 1;
         said = inspect(set, keys, node_timeout).await;
-        // Whom the others tell of is not known then.
+        // The holders that the others report are not known then.
         if said.iter().flatten().count() < quorum(said.len()) {
             return Err(half_looked(&said, &found, freed));
         }
@@ -182,9 +182,9 @@ fn half_looked(said: &[Said], found: &Inspection, freed: usize) -> Error {
         .about(found.name(), None)
 }
 
-/// Whether the lock is held by this fence for certain: the holder is known by it, or it is the last that was
-/// counted. Each hold that was won since has a larger one, which a quorum has counted, so of any quorum one node
-/// tells it; but so does a node that somebody has asked in vain.
+/// Whether the lock is held by this fence for certain: the holder is known by it, or it is the last
+/// that was counted. Each hold that was won since has a larger fence, which a quorum has counted,
+/// so of any quorum one node reports it; but so does a node that another client has asked in vain.
 fn check(found: &Inspection, fence: u64) -> Result<(), Error> {
     let name = shown(found.name());
     let own = found.holder().and_then(Holder::fence);
@@ -232,7 +232,7 @@ fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
     Error::with_nodes(ErrorKind::Misconfigured, message, nodes.collect()).about(name, None)
 }
 
-/// Nodes take a value away that is told as a whole.
+/// Nodes take a value away that is given to them as a whole.
 fn no_lease(found: &Inspection, name: &[u8]) -> Error {
     let message = format!(
         "under the key of the lock {} stands a value of {TOLD} bytes or more, which is none of a lock: \
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(found.holder().unwrap().fence(), lease.fence(), "{found:?}");
         let other = blocking::wait(clients[2].force_release("a", lease.fence().map(|f| f - 1)));
         assert_eq!(other.unwrap_err().kind(), ErrorKind::Contended);
-        // What was told is known after a renewal as well.
+        // What was reported is known after a renewal as well.
         blocking::wait(lease.extend(None)).unwrap();
         let found = blocking::wait(clients[2].inspect("a")).unwrap();
         assert_eq!(found.holder().unwrap().fence(), lease.fence(), "{found:?}");

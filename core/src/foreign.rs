@@ -1,7 +1,7 @@
-//! Cuts and escapes text from outside before it is shown. What servers, sentinels, clusters,
-//! other clients and exported leases say may end lines, rule a terminal, turn the order of
-//! letters round, or be of any length. What is shown of it is [cut and escaped](told). Errors,
-//! faults and lines of the log see to the [whole](message) once more, as they are made.
+//! Cuts and escapes text from outside before it is shown. What servers, sentinels, clusters, other
+//! clients and exported leases say may end lines, rule a terminal, turn the order of letters round,
+//! or be of any length. What is shown of it is [cut and escaped](told). Errors, faults and lines of
+//! the log see to the [whole](message) once more, as they are made.
 
 /// How many characters are shown of a text from outside.
 pub const MOST: usize = 200;
@@ -9,8 +9,8 @@ pub const MOST: usize = 200;
 /// How many characters a message has at most, with all that it tells of.
 const LONGEST: usize = 2000;
 
-/// A text from outside for a message or a report: at most [`MOST`] characters, of which none ends
-/// a line or rules a terminal. One that was shown so before stays as it is.
+/// A text from outside for a message or a report: at most [`MOST`] characters, of which none ends a
+/// line or rules a terminal. A text that was shown so before stays as it is.
 pub fn told(text: &str) -> String {
     escaped(text, MOST)
 }
@@ -55,7 +55,7 @@ fn escaped(text: &str, most: usize) -> String {
 }
 
 /// Whether a character is seen where it stands, and does nothing else: no control, no mark of
-/// direction, no end of a line or a paragraph, no blank but the one, and nothing unassigned.
+/// direction, no end of a line or a paragraph, no blank but the space, and nothing unassigned.
 pub fn is_visible(c: char) -> bool {
     match c {
         ' '..='~' => true,
@@ -65,7 +65,7 @@ pub fn is_visible(c: char) -> bool {
     }
 }
 
-/// The name or address of a server's host that was told by another server, if it can be one.
+/// The name or address of a server's host that another server gave, if it can be a host.
 pub fn host(text: &str) -> Option<String> {
     let is_one = text.len() <= 255 && text.chars().all(|c| c != ' ' && is_visible(c));
     is_one.then(|| text.to_owned())

@@ -1,8 +1,8 @@
 //! A hash of a text that is the same in every client, and maps that hash faster than those of the
 //! standard library, for what every cycle looks up.
 
-/// A map with hashes that are seeded anew in each process: names that collide cannot be
-/// told without seeing hashes, which nobody does.
+/// A map with hashes that are seeded anew in each process: an attacker could choose names that
+/// collide only by seeing hashes, and none are shown.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// FNV-1a with 64 bits.

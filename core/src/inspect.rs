@@ -1,4 +1,4 @@
-//! Who holds a lock, as the nodes have it: for people and monitors who look.
+//! The holder of a lock, as the nodes have it: for operators and monitors.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use crate::protocol::set::Set;
 /// What the nodes have of a lock, and what follows from it: see
 /// [`Client::inspect`](crate::Client::inspect).
 ///
-/// It tells how it was. Whoever wants to act on a lock has to acquire it: between the look
+/// It says how it was. A program that wants to act on a lock has to acquire it: between the look
 /// and the act it may have been released and won again.
 #[derive(Clone, Debug)]
 pub struct Inspection {
@@ -31,7 +31,7 @@ pub struct Inspection {
     /// The holder's vote: the token, which is not to be shown.
     vote: Option<Value>,
     /// Each fence by which a node knows the holder. Until the first renewal they may differ, where
-    /// nodes had counted differently far; no other hold has one of them.
+    /// nodes had counted differently far; no other hold has any of them.
     owns: Vec<u64>,
 }
 
@@ -41,12 +41,12 @@ pub struct Inspection {
 pub enum Verdict {
     /// A quorum has the vote of one holder.
     Held,
-    /// A quorum keeps it taken for one that has released it: see [`keep`](crate::Lock::keep).
+    /// A quorum keeps it taken for a client that has released it: see [`keep`](crate::Lock::keep).
     Kept,
     /// A quorum has no vote for anybody.
     Free,
-    /// A quorum has answered and does not agree: somebody is about to win it, or to give it
-    /// up, or has lost nodes.
+    /// A quorum has answered and does not agree: a client is about to win it, or to give it up, or
+    /// has lost nodes.
     Split,
     /// Fewer than a quorum have answered, but for nodes that may have lost what they had.
     Unknown,
@@ -85,7 +85,7 @@ impl Verdict {
     }
 }
 
-/// Who holds a lock, or keeps it.
+/// The client that holds a lock, or keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     label: Option<String>,
@@ -96,9 +96,9 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The label of its client; `None` where it has none, or is a client of another library. Anybody
-    /// may have put it there: of one that is longer the first 200 characters, and what is not visible
-    /// escaped.
+    /// The label of its client; `None` where it has none, or is a client of another library. Any
+    /// client may have put it there: of a longer label the first 200 characters, and what is not
+    /// visible escaped.
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
@@ -148,13 +148,13 @@ impl NodeView {
     }
 
     /// What stands there, as a word: `held`, `shared` (by readers), `kept`, `free`, `reserved`
-    /// (free, and kept for a waiter that was called), `foreign` (of another library, or nobody),
-    /// `unknown`.
+    /// (free, and kept for a waiter that was called), `foreign` (of another library, or of no known
+    /// origin), `unknown`.
     pub fn state(&self) -> &'static str {
         self.state
     }
 
-    /// The label of who has the vote.
+    /// The label of the client that has the vote.
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
@@ -164,7 +164,7 @@ impl NodeView {
         self.left
     }
 
-    /// The last fence that the node has counted, for whoever asked last.
+    /// The last fence that the node has counted, for the client that asked last.
     pub fn fence(&self) -> Option<u64> {
         self.fence
     }
@@ -283,7 +283,7 @@ impl Inspection {
         self
     }
 
-    /// Whether the same holder has it, in the same hold, or nobody in both.
+    /// Whether the same holder has it, in the same hold, or neither has a holder.
     pub(crate) fn is_like(&self, other: &Inspection) -> bool {
         self.verdict == other.verdict && self.vote == other.vote
     }
@@ -303,30 +303,29 @@ impl Inspection {
         self.owns.contains(&fence)
     }
 
-    /// Whether a node may have a vote for somebody.
+    /// Whether a node may have a vote for some client.
     pub(crate) fn may_be_held(&self) -> bool {
         let free = |view: &NodeView| matches!(view.state, "free" | "reserved");
         self.verdict != Verdict::Free || !self.nodes.iter().all(free)
     }
 
-    /// Whether nobody else could have it now, as far as the nodes say: `held` or `kept`.
+    /// Whether no other client could have it now, as far as the nodes say: `held` or `kept`.
     pub fn is_locked(&self) -> bool {
         matches!(self.verdict, Verdict::Held | Verdict::Kept)
     }
 
-    /// Who holds it, or keeps it.
+    /// The client that holds it, or keeps it.
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }
 
-    /// The largest fence that a node has counted, by who holds the lock, or by who asked in vain since: see
-    /// [`Holder::fence`].
+    /// The largest fence that a node has counted, for the holder of the lock, or for a client that
+    /// asked in vain since: see [`Holder::fence`].
     pub fn fence(&self) -> Option<u64> {
         self.fence
     }
 
-    /// How many wait in the queue of the lock, of all clients: one for each client that
-    /// waits.
+    /// How many wait in the queue of the lock, of all clients: one for each client that waits.
     pub fn queued(&self) -> u32 {
         self.queued
     }
@@ -354,7 +353,7 @@ impl Inspection {
 }
 
 impl Inspection {
-    /// The error of who wanted to know more than the nodes have told.
+    /// The error of a caller that wanted to know more than the nodes have said.
     pub(crate) fn unknown(&self) -> Error {
         let nodes = self.nodes.iter().map(|view| {
             let said = match &view.error {
@@ -435,8 +434,9 @@ fn left(said: &[Said], value: &Value) -> Option<Duration> {
     left.filter(|left| *left != Duration::MAX)
 }
 
-/// The fences by which the nodes that have this value know its hold: by what its client has told them or was given by a
-/// script, else by the time in its token, which is what was proposed where it was won by plain commands.
+/// The fences by which the nodes that have this value know its hold: by what its client has sent
+/// them or was given by a script, else by the time in its token, which is what was proposed where
+/// it was won by plain commands.
 fn own_fences(said: &[Said], value: &Value) -> Vec<u64> {
     let has = |seen: &&Seen| {
         let theirs = seen.value.as_ref();
@@ -450,7 +450,7 @@ fn own_fences(said: &[Said], value: &Value) -> Vec<u64> {
     known.collect()
 }
 
-/// The one that most nodes tell.
+/// The fence that most nodes report.
 fn most_told(fences: &[u64]) -> Option<u64> {
     let told = |fence: &u64| fences.iter().filter(|other| *other == fence).count();
     let most = fences.iter().max_by_key(|fence| (told(fence), **fence));

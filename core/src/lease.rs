@@ -36,7 +36,7 @@ pub struct Lease {
     pub(crate) share: Share,
     pub(crate) name: Arc<[u8]>,
     naming: Naming,
-    /// What an extension without one of its own lengthens it to.
+    /// What an extension without a ttl of its own lengthens it to.
     ttl: Duration,
 }
 
@@ -77,8 +77,8 @@ impl Lease {
         &self.share.held.hold.terms.keys.lock
     }
 
-    /// The token: 40 hex digits that name this hold. Keep it secret: whoever
-    /// knows it can release the lock.
+    /// The token: 40 hex digits that name this hold. Keep it secret: a client that knows it can
+    /// release the lock.
     pub fn token(&self) -> &str {
         self.share.held.hold.token()
     }
@@ -344,8 +344,8 @@ impl Lease {
         self.share.held.lease
     }
 
-    /// Until when the handle says that it is held, as things stand. Looking
-    /// changes nothing: one that is over stays as it is.
+    /// Until when the handle says that it is held, as things stand. Looking changes nothing: a
+    /// lease that is over stays as it is.
     pub fn says_until(&self) -> Instant {
         self.kept().map_or(Instant::NEVER, |hold| hold.end())
     }

@@ -16,9 +16,9 @@ use crate::protocol::loss::LossReason;
 /// Holds on several locks that were acquired together: what
 /// [`Locks::acquire`](crate::Locks::acquire) returns.
 ///
-/// They are held while each of them is. The loss of one is the loss of all: the work that
-/// needs them has to stop. Those that are not lost stay held until they are released, so
-/// that nobody else comes in while it stops. Dropping releases them all, in the background.
+/// They are held while each of them is. The loss of any is the loss of all: the work that needs
+/// them has to stop. Those that are not lost stay held until they are released, so that no other
+/// client comes in while it stops. Dropping releases them all, in the background.
 #[must_use = "leases that are dropped release their locks at once: bind them to a name, not to `_`"]
 pub struct Leases(pub(crate) Vec<Arc<Lease>>);
 

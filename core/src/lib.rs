@@ -55,15 +55,15 @@
 //! # Features
 //!
 //! `tls`, on by default, is for `rediss://` and its like; without it such a URL is refused, and
-//! rustls is not compiled. `tracing`, off by default, is told of above. `serde`, off by default, has
-//! options as data, for those that stand in a file: `ClientOptions` and `LockOptions`.
+//! rustls is not compiled. `tracing`, off by default, is described above. `serde`, off by default,
+//! has options as data, for those that stand in a file: `ClientOptions` and `LockOptions`.
 //!
 //! # Blocking code
 //!
 //! The API is asynchronous and needs no particular executor; the I/O runs on a
 //! thread of Quorlock's own. From ordinary code wait with [`blocking::wait`].
 
-// Comments on private modules link to each other for those who read the code.
+// Comments on private modules link to each other for readers of the code.
 #![allow(rustdoc::private_intra_doc_links)]
 
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! The lock: a name with options. Holding nothing yet.
+//! The lock: a name with options. Holding nothing so far.
 
 mod adopt;
 mod keys;
@@ -38,7 +38,7 @@ use crate::owner::Owner;
 pub struct Lock {
     pub(crate) client: Arc<Shared>,
     pub(crate) name: Arc<[u8]>,
-    /// From the name; an error is told when the lock is used.
+    /// From the name; its error is reported when the lock is used.
     pub(crate) keys: Result<Arc<Keys>, Error>,
     pub(crate) options: LockOptions,
 }
@@ -79,8 +79,8 @@ impl Lock {
     }
 
     // Made from core/options.toml: setters of a lock.
-    /// Whether the lease is one of many that share the lock: readers, which a lease that is not shared
-    /// keeps out, and which keep that out.
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not
+    /// shared keeps out, and which keep that out.
     ///
     /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
     /// is above that of each lease before it that was not shared, and below that of each such lease
@@ -111,14 +111,14 @@ impl Lock {
     }
     // End of what is made.
 
-    /// For a job that every host starts by its own clock, once in each `every`, and that is to
-    /// run once: does not wait, [keeps](Lock::keep) the lock for half of `every`, at most
-    /// `max_ttl`, and has a ttl as long, so that a host which dies at its work does not
-    /// leave it to one that comes a moment later. Options that are given behind it win.
+    /// For a job that every host starts by its own clock, once in each `every`, and that is to run
+    /// once: does not wait, [keeps](Lock::keep) the lock for half of `every`, at most `max_ttl`,
+    /// and has a ttl as long, so that a host which dies at its work does not leave it to another
+    /// that comes a moment later. Options that are given behind it win.
     ///
-    /// Of those who try in the same moment each may get some of the votes, and none a quorum.
-    /// They try again, at most for twice `node_timeout` and half of `keep`, until the nodes
-    /// say that one of them has it.
+    /// Of hosts that try in the same moment each may get some of the votes, and none a quorum. They
+    /// try again, at most for twice `node_timeout` and half of `keep`, until the nodes say that one
+    /// of them has it.
     ///
     /// Hosts whose clocks differ by more than `keep` may each run the job. `every` is 20 ms
     /// at least, and more than `keep`, which would leave out the next run.
@@ -210,7 +210,7 @@ impl Lock {
     ///
     /// # Keep the lease
     ///
-    /// A lease that nobody keeps is released at once. The compiler warns of it:
+    /// A lease that the program does not keep is released at once. The compiler warns of it:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]

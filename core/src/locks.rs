@@ -5,14 +5,14 @@
 //! language:
 //!
 //! 1. Every lock that is missing is asked for at once, each as a try.
-//! 2. Of those that are won, all before the first one that is missing are kept, and those
-//!    behind it are given back.
+//! 2. Of those that are won, all before the first that is missing are kept, and those behind it are
+//!    given back.
 //! 3. That first one is waited for, in its line. Then it goes on with 1.
 //!
-//! So whoever waits holds only locks that come before the one it waits for. In a ring of
-//! callers that wait for each other, the lock that comes first of those waited for would
-//! have to be held by somebody who waits for one that comes before it: there is no such
-//! ring. Uncontended, all of it takes one round trip.
+//! So a caller that waits holds only locks that come before the lock it waits for. In a ring of
+//! callers that wait for each other, the lock that comes first of those waited for would have to be
+//! held by a caller that waits for a lock before it: there is no such ring. Uncontended, all of it
+//! takes one round trip.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -124,12 +124,12 @@ impl Locks {
     /// them together. Calls that ask for the same names in any order, in whatever language,
     /// do not wait for each other in a ring.
     ///
-    /// A name that is given twice is held once. While it waits it holds those that come
-    /// before the one it waits for, and the others can be had by anybody.
+    /// A name that is given twice is held once. While the call waits it holds those that come
+    /// before the lock it waits for, and any client can have the others.
     ///
-    /// An owner who holds one of them already enters it again. One who holds a lock of
-    /// another call, and waits here, can be in a ring with who does the same the other way
-    /// round: that ends with `wait`, and a warning in the log names both.
+    /// An owner that holds one of them already enters it again. An owner that holds a lock of
+    /// another call, and waits here, can be in a ring with an owner that does the same the other
+    /// way round: that ends with `wait`, and a warning in the log names both.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl Locks {
         }
     }
 
-    /// As [`acquire`](Locks::acquire) with a wait of zero, and `None` where one of them is
-    /// held by another.
+    /// As [`acquire`](Locks::acquire) with a wait of zero, and `None` where another client holds
+    /// any of them.
     ///
     /// # Errors
     ///
@@ -183,8 +183,8 @@ impl Locks {
         self.try_acquire_for(Duration::ZERO).await
     }
 
-    /// The same after a wait: as [`acquire`](Locks::acquire), and `None` where others hold
-    /// one of them all the time.
+    /// The same after a wait: as [`acquire`](Locks::acquire), and `None` where others hold any of
+    /// them all the time.
     ///
     /// # Errors
     ///
@@ -256,13 +256,13 @@ impl Gathering {
         (self.won[i], self.entered[i]) = (Some(win.lease), win.reentered);
     }
 
-    /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile,
-    /// or will be too soon, is missing: it is asked for with the others while the one that was
-    /// waited for is held. Else two callers could take that from each other for good.
+    /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile, or
+    /// will be too soon, is missing: it is asked for with the others while the lock that was waited
+    /// for is held. Else two callers could take that from each other for good.
     async fn refresh(&mut self) -> Result<(), Error> {
         if self.has_waited && !self.locks[0].is_renewed() {
             let held = self.won.iter().flatten();
-            // One that could not be lengthened is held for as long as it was.
+            // A lease that could not be lengthened is held for as long as it was.
             drop(together(held.map(|lease| lease.extend(None))).await);
         }
         self.let_go()
@@ -284,8 +284,8 @@ impl Gathering {
         Ok(())
     }
 
-    /// Gives back what is behind the first that is missing, and waits for that. Ends
-    /// without it where one that is held is lost.
+    /// Gives back what is behind the first that is missing, and waits for that. Ends without it
+    /// where a lease that is held is lost.
     async fn wait_for(&mut self, first: usize, deadline: Option<Instant>) -> Result<(), Error> {
         let behind = self.won.iter_mut().zip(&self.entered).skip(first + 1);
         for (won, _) in behind.filter(|(_, entered)| !**entered) {

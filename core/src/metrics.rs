@@ -1,5 +1,5 @@
-//! What clients have measured, for those who watch a service: typed, and as the text that
-//! Prometheus reads.
+//! What clients have measured, for operators of a service: typed, and as the text that Prometheus
+//! reads.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,8 +8,9 @@ use crate::protocol::loss::LossReason;
 use crate::protocol::measures::Outcome;
 use crate::stats::Stats;
 
-/// What clients have measured since they were made: one of them
-/// ([`Client::metrics`](crate::Client::metrics)), or all of the process ([`metrics_text`](crate::metrics_text)).
+/// What clients have measured since they were made: of a single client
+/// ([`Client::metrics`](crate::Client::metrics)), or of the whole process
+/// ([`metrics_text`](crate::metrics_text)).
 ///
 /// Displayed, it is the text that Prometheus and OpenMetrics collectors read: see
 /// `docs/operations/metrics.md` for every name in it, its unit and its labels.
@@ -29,7 +30,7 @@ use crate::stats::Stats;
 pub struct Metrics {
     /// Leases that are held now.
     pub held: u64,
-    /// What is counted, and who waits now.
+    /// What is counted, and how many calls wait now.
     pub stats: Stats,
     /// How long callers took to get a lock or to give up, by group and outcome. Not of
     /// re-entries, which take no time.
@@ -42,7 +43,7 @@ pub struct Metrics {
     pub oldest: Vec<Oldest>,
     /// The sets of nodes, each once.
     pub sets: Vec<SetMetrics>,
-    /// The nodes; one that several clients name is there once.
+    /// The nodes; a node that several clients name is there once.
     pub nodes: Vec<NodeMetrics>,
 }
 
@@ -82,8 +83,8 @@ pub struct Oldest {
 pub struct SetMetrics {
     /// Its [name](crate::ClientBuilder::set_name).
     pub set: String,
-    /// How many more nodes may fail before locks stop; below zero: so many are missing for one to
-    /// be won. Of sets of one or two nodes nothing is told, for they can spare none.
+    /// How many more nodes may fail before locks stop; below zero: so many are missing for a lock
+    /// to be won. Of sets of one or two nodes nothing is reported, for they can spare none.
     pub spare: i64,
 }
 
@@ -96,8 +97,8 @@ pub struct NodeMetrics {
     /// Whether it would vote: as it was when it was asked last, which is not long ago while
     /// metrics are read; also if it was never asked. `None` where no client is left that asks it.
     pub up: Option<bool>,
-    /// How its clock stands against the one in the middle of the set's, in seconds; `None`
-    /// where too little is known.
+    /// How its clock stands against the median of the set's, in seconds; `None` where too little is
+    /// known.
     pub clock_offset: Option<f64>,
     /// How much longer it gives no vote, as far as it has said.
     pub quarantine: Duration,

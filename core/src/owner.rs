@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Who may re-enter: a thread, a task, or a named owner.
+/// An owner that may re-enter: a thread, a task, or a name.
 ///
 /// Two acquisitions of one lock by one owner, within one client, share one
 /// lease; the last release frees the lock.
@@ -117,7 +117,7 @@ impl Owner {
         }
     }
 
-    /// Whether one of them may wait while another is given the lock.
+    /// Whether a lease of the owner may wait while another is given the lock.
     pub(crate) fn may_be_shared(&self) -> bool {
         matches!(self.0, Who::Named(_))
     }
@@ -137,7 +137,7 @@ impl Owner {
 pub struct Bound {
     /// Set when the thread has ended.
     gone: Arc<AtomicBool>,
-    /// The lease is renewed no more then. Else that is only told.
+    /// The lease is renewed no more then. Else the log warns of it, and that is all.
     ends: bool,
 }
 
@@ -154,7 +154,7 @@ impl Bound {
         self.ends && self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to be told that the thread has ended.
+    /// Whether the log is to warn that the thread has ended.
     pub(crate) fn is_to_tell(&self) -> bool {
         !self.ends && self.gone.load(Ordering::Relaxed)
     }

@@ -5,7 +5,7 @@ const COMMANDS: &str = "+select +info +client|info +client|setname +script|load 
                         +set +del +pttl +pexpire +zadd +zincrby +zrem +zcard +zrank +zscore \
                         +zrange +publish +subscribe +pubsub|numsub";
 
-/// What those who look need beside that. They see the names of all keys, and all clients.
+/// What operators need beside that. They see the names of all keys, and all clients.
 const OPERATOR: &str = "+scan +pubsub|channels +client|list";
 
 /// The words of `ACL SETUSER` that give a user what locks need on a node, in the namespace of
@@ -25,9 +25,10 @@ pub fn permissions(namespace: &str) -> String {
     format!("~{like}* resetchannels &{like}* -@all {COMMANDS}")
 }
 
-/// What a person who looks after the nodes has to be permitted beside that: `+scan`, for
+/// What an operator of the nodes has to be permitted beside that: `+scan`, for
 /// [`Client::list`](crate::Client::list) and for namespaces that begin each other; and what a
-/// [probe](crate::Client::probe) finds clients by that have another list of nodes, or flood a server.
+/// [probe](crate::Client::probe) finds clients by that have another list of nodes, or flood a
+/// server.
 pub fn operator_permissions(namespace: &str) -> String {
     format!("{} {OPERATOR}", permissions(namespace))
 }

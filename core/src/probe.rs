@@ -22,7 +22,7 @@ use crate::node::{Op, Reply, Request, names};
 /// What a node said to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// A reply, and the node's `TIME` in µs where it told.
+    /// A reply, and the node's `TIME` in µs where the reply has it.
     Reply(Reply, Option<u64>),
     /// It does not know the script.
     NoScript,
@@ -169,8 +169,7 @@ pub fn read_map(bytes: &[u8]) -> (Vec<(u16, u16)>, Vec<u16>, Vec<u16>) {
     )
 }
 
-/// Options of a client to which nobody has named a node, if `url` were the default
-/// one.
+/// Options of a client for which no node is named, if `url` were the default.
 pub fn unnamed(url: &str) -> ClientBuilder {
     let origin = Origin::Nobody(defaults::NODES_VARIABLE);
     let mut builder = ClientBuilder::default();

@@ -107,7 +107,7 @@ pub struct Made<T> {
 }
 
 impl<T> Made<T> {
-    /// One that `make` is to make.
+    /// A value that `make` is to make.
     pub const fn new(make: fn() -> T) -> Made<T> {
         Made {
             value: OnceBox::new(),
@@ -130,8 +130,8 @@ impl<T> fmt::Debug for Made<T> {
     }
 }
 
-/// A static of which each process has one of its own. Locks in the one that a
-/// forked child has inherited may be held by threads that do not exist there.
+/// A static of which each process has its own value. Locks in the value that a forked child has
+/// inherited may be held by threads that do not exist there.
 #[derive(Debug)]
 pub struct PerProcess<T>(OnceBox<Of<T>>);
 
@@ -146,12 +146,12 @@ struct Of<T> {
 
 impl<T: Default> PerProcess<T> {
     #[allow(clippy::new_without_default, reason = "only for statics")]
-    /// One that no process has yet.
+    /// A static that no process has used.
     pub const fn new() -> PerProcess<T> {
         PerProcess(OnceBox::new())
     }
 
-    /// The one of this process.
+    /// The value of this process.
     pub fn get(&self) -> &T {
         let here = id();
         let made = self.0.get_or_init(|| {

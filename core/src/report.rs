@@ -1,4 +1,4 @@
-//! The state of a set and of its nodes, for people and monitors who look.
+//! The state of a set and of its nodes, for operators and monitors.
 
 use std::fmt;
 use std::time::Duration;
@@ -107,7 +107,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The state of one node. What is not known of one that cannot be used is `None`.
+/// The state of a node. What is not known of a node that cannot be used is `None`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeReport {
@@ -117,7 +117,7 @@ pub struct NodeReport {
     pub answers: bool,
     /// Whether it would give a vote now.
     pub votes: bool,
-    /// The shortest of a few round trips, and the one in the middle of them.
+    /// The shortest of a few round trips, and their median.
     pub round_trip: Option<(Duration, Duration)>,
     /// What it is: `redis`, `valkey`, or `memory` for a node within the process.
     pub server: Option<&'static str>,
@@ -127,7 +127,7 @@ pub struct NodeReport {
     pub role: Option<&'static str>,
     /// For how long it has run.
     pub uptime: Option<Duration>,
-    /// How its clock stands against the one in the middle of the set's.
+    /// How its clock stands against the median of the set's.
     pub clock: Option<ClockOffset>,
     /// Its eviction policy.
     pub eviction: Option<String>,
@@ -157,15 +157,16 @@ pub struct Readiness {
     pub node: NodeReport,
     /// Whether a node of the list shows a record of this set.
     pub founded: bool,
-    /// Whether the node votes. Or it could, and has no record yet: no set was founded, or the server has run for
-    /// longer than votes last, so that it has none to lose, and waits for a client that gives it a record.
+    /// Whether the node votes. Or it could, and has no record: no set was founded, or the server
+    /// has run for longer than votes last, so that it has none to lose, and waits for a client that
+    /// gives it a record.
     ///
     /// It is for what starts and stops servers, so that the next is not stopped before this one is ready. Clients
     /// decide by themselves which nodes vote.
     pub ready: bool,
 }
 
-/// How a node's clock stands against the one in the middle of its set's.
+/// How a node's clock stands against the median of its set's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockOffset {

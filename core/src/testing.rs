@@ -13,7 +13,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A lock that is held by somebody else is a lease of another client with the same nodes.
+//! A lock that is held by another holder is a lease of another client with the same nodes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,9 +29,9 @@ pub fn nodes(count: usize) -> Vec<String> {
 }
 
 /// Makes every client of this process lose its leases on the lock of that name, and its slots of
-/// the semaphore of that name, on whatever nodes; returns how many leases these were. When it returns the loss has been told: leases
-/// are held no longer, [`lost`](crate::Lease::lost) is ready, callbacks have been called or are
-/// under way, and the lock is given back.
+/// the semaphore of that name, on whatever nodes; returns how many leases these were. When it
+/// returns the loss is known: leases are held no longer, [`lost`](crate::Lease::lost) is ready,
+/// callbacks have been called or are under way, and the lock is given back.
 ///
 /// For tests: to the program it is as if the nodes had not answered for too long.
 pub fn lose(name: impl AsRef<[u8]>, reason: LossReason) -> usize {

@@ -39,10 +39,10 @@ impl Rng for SystemRng {
 /// 20 bytes in hex: 13 random ones, and the time. Names one attempt, and the lease it
 /// becomes; it is made for each attempt and never used again.
 ///
-/// The time is the nodes' `TIME` in µs as its client knew it, 0 where it did not: for those
-/// who look who has a lock since when. Nothing rests on it.
+/// The time is the nodes' `TIME` in µs as its client knew it, 0 where it did not: it shows an
+/// operator since when a client has the lock. Nothing rests on it.
 ///
-/// Whoever knows a token can release its lock, so `Debug` hides it.
+/// A client that knows a token can release its lock, so `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; Token::LEN]);
 

@@ -9,7 +9,7 @@ use crate::output::line;
 
 pub fn acl(options: &Acl) -> Result<i32, Failure> {
     let namespace = options.namespace.as_deref().unwrap_or(defaults::NAMESPACE);
-    // A command of one line, which somebody will paste.
+    // A command of one line, which an operator will paste.
     for (what, text) in [("user", &*options.user), ("namespace", namespace)] {
         if text.is_empty() || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             let shown = given::shown(what, text);

@@ -381,7 +381,7 @@ fn without_empty(command: clap::Command) -> clap::Command {
 /// exit code.
 pub fn explain(error: &clap::Error) -> i32 {
     if !error.use_stderr() {
-        // Nobody is left to tell if the output is closed.
+        // No reader is left if the output is closed.
         let _ = error.print();
         return 0;
     }

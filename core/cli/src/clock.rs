@@ -1,4 +1,4 @@
-//! The one place of this program that reads a clock, and that waits for a time.
+//! The only place of this program that reads a clock, and that waits for a time.
 //!
 //! Both count the time in which the machine sleeps, where the system can: a lock ends in it,
 //! too, and a command that wakes up behind its end is to be stopped at once.
@@ -72,8 +72,8 @@ impl Alarm {
         Alarm { timer }
     }
 
-    /// Until there is something to read on one of these, at most for so long. May come early
-    /// for nothing.
+    /// Until there is something to read on any of these, at most for so long. May come early for
+    /// nothing.
     pub fn wait(&mut self, fds: &[RawFd], most: Duration) {
         self.wait_or_closed(fds, -1, most);
     }
@@ -92,7 +92,7 @@ impl Alarm {
             revents: 0,
         };
         let mut polled: Vec<_> = fds.iter().chain([&self.timer]).map(on).collect();
-        // An error and the other end's going are told unasked.
+        // `poll` reports an error and the other end's going unasked.
         polled.push(libc::pollfd {
             fd: output,
             events: 0,

@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::flags::OfSet;
 use crate::given;
 
-/// The longest file of nodes that is read, in bytes: one that is a device has no end.
+/// The longest file of nodes that is read, in bytes: a device has no end.
 const LONGEST: u64 = 1 << 20;
 
 /// A client with these options; `label`: what others see of it.
@@ -35,7 +35,7 @@ pub fn client(options: &OfSet, label: Option<String>) -> Result<Client, Failure>
     Ok(client.build()?)
 }
 
-/// Who has named the nodes.
+/// Where the nodes' names come from.
 enum Named {
     /// The user, by `--nodes-file`.
     ByOption(Vec<String>),
@@ -57,7 +57,8 @@ fn named(options: &OfSet) -> Result<Named, Failure> {
         let text = match read(&path) {
             // Neither it nor its folder is there.
             Err(e) if matches!(e.kind(), NotFound | NotADirectory) => continue,
-            // One that is there and cannot be read is not passed over: the next may be of another set.
+            // A file that is there and cannot be read is not passed over: the next may be of
+            // another set.
             text => text,
         };
         let path = path.display().to_string();

@@ -134,7 +134,8 @@ impl Set {
         self.folder.join(format!("{}.log", number + 1))
     }
 
-    /// Until somebody wants them to end. One that ends before is told, with the way back.
+    /// Serves until the user wants the servers to end. If a server ends before, the user sees
+    /// which, and the way back.
     fn attend(mut self, events: &mut Events) -> Result<i32, Failure> {
         loop {
             for (number, server) in self.servers.iter_mut().enumerate() {
@@ -160,7 +161,7 @@ impl Drop for Set {
     fn drop(&mut self) {
         for server in &self.servers {
             server.signal(libc::SIGTERM);
-            // One that was stopped could not end.
+            // A server that was stopped could not end.
             server.signal(libc::SIGCONT);
         }
         let (until, mut alarm) = (now() + FAREWELL, crate::clock::Alarm::new());

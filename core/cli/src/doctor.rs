@@ -23,7 +23,7 @@ pub fn doctor(options: &Doctor) -> Result<i32, Failure> {
         return of_one(&client, url, options.json);
     }
     let probe = blocking::wait(client.probe())?;
-    // A lock would found a set that nobody has declared: that is not for a look to do.
+    // A lock would found a set that no operator has declared: that is not for a look to do.
     let founded = probe.nodes.iter().all(|node| node.record != "none");
     let cycle = if founded && probe.votes >= probe.quorum {
         Some(cycle(&client))
@@ -42,7 +42,7 @@ pub fn doctor(options: &Doctor) -> Result<i32, Failure> {
         lock.iter().for_each(inspect::show);
     }
     Ok(match (probe.health, cycle) {
-        // What votes alone is no lock yet: the nodes differ from one moment to the next.
+        // Votes alone are no lock: the nodes differ from one moment to the next.
         (_, Some(Err(failure))) => failure.code,
         (Health::Works, _) => 0,
         (Health::WorksBut, _) => exit::TO_MEND,
@@ -68,8 +68,8 @@ fn of_one(client: &Client, url: &str, json: bool) -> Result<i32, Failure> {
     Ok(if found.ready { 0 } else { exit::NO_QUORUM })
 }
 
-/// How long it takes to win a lock that nobody wants, and to give it back: the middle of them,
-/// and the longest.
+/// How long it takes to win a lock that no other client wants, and to give it back: the median, and
+/// the longest.
 fn cycle(client: &Client) -> Result<(Duration, Duration), Failure> {
     let name = format!("quorlock-doctor:{}:{}", std::process::id(), time_of_day().0);
     let lock = client.lock(name).fencing(false);

@@ -188,7 +188,7 @@ fn catch(signal: i32) -> io::Result<()> {
         libc::sigaction(signal, std::ptr::null(), &mut before) != 0
             || before.sa_sigaction != libc::SIG_IGN
                 && libc::sigaction(signal, &action, std::ptr::null_mut()) != 0
-            // One who does not see its children end waits for them forever.
+            // A program that does not see its children end waits for them forever.
             || signal == libc::SIGCHLD
                 && libc::sigaction(signal, &action, std::ptr::null_mut()) != 0
     };

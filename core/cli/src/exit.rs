@@ -6,7 +6,7 @@ use crate::given;
 
 /// Locks can be won, but something needs to be fixed.
 pub const TO_MEND: i32 = 1;
-/// Nobody holds it.
+/// No client holds it.
 pub const FREE: i32 = 3;
 /// The command line cannot be understood.
 pub const USAGE: i32 = 64;
@@ -14,7 +14,7 @@ pub const USAGE: i32 = 64;
 pub const NO_QUORUM: i32 = 69;
 /// A bug in Quorlock.
 pub const BUG: i32 = 70;
-/// The set is declared, and no quorum votes yet.
+/// The set is declared, and no quorum votes so far.
 pub const NO_VOTES: i32 = 74;
 /// The lock is held by another: try later.
 pub const HELD: i32 = 75;

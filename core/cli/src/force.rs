@@ -1,4 +1,4 @@
-//! `quorlock release --force`: takes a lock away from whoever holds it.
+//! `quorlock release --force`: takes a lock away from its holder.
 
 use std::io::{self, IsTerminal};
 

@@ -1,4 +1,4 @@
-//! `quorlock inspect`: who holds locks, as each node has it.
+//! `quorlock inspect`: the holders of locks, as each node has them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +37,7 @@ pub fn lock(client: &Client, name: &OsStr, slots: Option<u32>) -> Lock {
     }
 }
 
-/// A split lock is nobody's for certain: who wants to know whether it is held gets no yes.
+/// A split lock has no certain holder: a script that asks whether it is held gets no yes.
 fn code(verdict: Verdict) -> i32 {
     match verdict {
         Verdict::Held | Verdict::Kept => 0,

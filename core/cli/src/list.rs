@@ -56,7 +56,7 @@ fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
             locks.push(look?);
         }
     }
-    // What is left of one that has ended meanwhile is nobody's.
+    // What is left of a lock that has ended meanwhile has no holder.
     locks.retain(|lock| lock.verdict() != Verdict::Free || lock.queued() > 0);
     for semaphores in listing.semaphores.chunks(AT_ONCE) {
         let of = |(name, slots): &(Vec<u8>, u32)| client.semaphore(name.clone(), *slots);
@@ -173,7 +173,7 @@ fn columns(rows: &[[String; 6]], width: usize) -> Vec<(usize, usize)> {
 fn cells(lock: &Inspection) -> [String; 6] {
     let holder = lock.holder();
     let slots: Vec<_> = lock.slots().iter().filter_map(Inspection::holder).collect();
-    // Of a semaphore the slot that has been held for longest, and the one that ends next.
+    // Of a semaphore the slot that has been held for longest, and the slot that ends next.
     let holders = || holder.iter().copied().chain(slots.iter().copied());
     let since = holders().filter_map(|holder| holder.since()?.elapsed().ok());
     let (since, left) = (since.max(), holders().filter_map(Holder::left).min());
@@ -182,7 +182,7 @@ fn cells(lock: &Inspection) -> [String; 6] {
     let who = match (holder, lock.verdict()) {
         (Some(holder), Verdict::Kept) => format!("kept for {}", label(holder.label())),
         (Some(holder), _) => label(holder.label()),
-        // How many it has is known to those who use it alone.
+        // How many slots it has only its users know.
         (None, _) if !lock.slots().is_empty() => {
             let labels: BTreeSet<_> = slots.iter().map(|slot| label(slot.label())).collect();
             let labels = Vec::from_iter(labels).join(", ");

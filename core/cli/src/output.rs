@@ -6,12 +6,12 @@ use std::time::Duration;
 use quorlock::foreign::is_visible;
 use serde_json::Value;
 
-/// Prints a line. Whoever reads may have seen enough: that is no failure.
+/// Prints a line. The reader may have seen enough and gone: that is no failure.
 pub fn line(text: &str) {
     print(text);
 }
 
-/// As [`line()`]; false where nobody reads any more.
+/// As [`line()`]; false once the reader has gone.
 pub fn print(text: &str) -> bool {
     writeln!(io::stdout(), "{text}").is_ok()
 }
@@ -71,7 +71,7 @@ pub enum Ink {
     Faint,
 }
 
-/// The text in that ink, where the standard output is a terminal and nobody has asked for
+/// The text in that ink, where the standard output is a terminal and the user has not asked for
 /// none (`NO_COLOR`, <https://no-color.org>).
 pub fn ink(ink: Ink, text: &str) -> String {
     let none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

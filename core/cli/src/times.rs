@@ -1,4 +1,4 @@
-//! Times as they are written on a command line, and as they are told.
+//! Times as they are written on a command line, and as they are shown.
 
 use std::time::Duration;
 

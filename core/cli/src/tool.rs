@@ -66,7 +66,7 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 fn print(text: &[u8]) -> Result<i32, Failure> {
-    // Whoever reads may have seen enough.
+    // The reader may have seen enough and gone.
     let _ = io::stdout().write_all(text);
     Ok(0)
 }

@@ -19,7 +19,7 @@ use crate::output::{cut, seen, size_of};
 use metrics::Metrics;
 use writer::Writer;
 
-/// Where a command's story is told.
+/// Where a command reports what it does.
 pub struct Voice {
     quiet: bool,
     people: Arc<Writer>,
@@ -86,7 +86,7 @@ impl Voice {
     /// A line that the next one replaces, where there is a terminal.
     pub fn update(&mut self, text: &str) {
         if self.is_live() {
-            // One that is wrapped would not be replaced as a whole.
+            // A line that is wrapped would not be replaced as a whole.
             let columns = size_of(libc::STDERR_FILENO).map_or(usize::MAX, |(columns, _)| columns);
             let line = cut(&format!("quorlock: {text}"), columns.saturating_sub(1));
             self.people.write(format!("\r\x1b[K{line}"));
@@ -112,7 +112,7 @@ impl Voice {
         move |text| people.write(line(text))
     }
 
-    /// Waits until what was told is written, or nothing takes it.
+    /// Waits until what was reported is written, or nothing takes it.
     pub fn finish(&mut self) {
         let written = self.metrics.take().map(Metrics::finish);
         if let Some(Err(e)) = written {

@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::inspect::{as_object, lock};
 use crate::output::{is_closed, plain, print};
 
-/// What is told when it is another than before.
+/// What is reported when it is another than before.
 #[derive(PartialEq)]
 struct State {
     verdict: Verdict,
@@ -76,7 +76,7 @@ pub fn watch(options: &Watch) -> Result<i32, Failure> {
                 print(&format!("{}  {}", time_of_day().1, state.told()))
             };
             if !written {
-                // Nobody reads any more.
+                // The reader has gone.
                 return Ok(0);
             }
         }

@@ -14,7 +14,7 @@ fn ports(nodes: &str) -> Vec<u16> {
     nodes.split(',').filter_map(port).collect()
 }
 
-/// Waits until nobody listens there.
+/// Waits until no server listens there.
 fn are_gone(ports: &[u16]) {
     for port in ports {
         while TcpStream::connect_timeout(&([127, 0, 0, 1], *port).into(), Duration::from_secs(5))

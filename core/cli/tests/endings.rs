@@ -63,7 +63,7 @@ fn a_log_that_nothing_reads_ends_no_healthy_command() {
     let words = ["--ttl", "5s", "a", "--", "sh", "-c", script];
     let (mut run, mut reader) = unread(&stage, &words);
     let pid: i32 = run.until("").trim().parse().expect("a process id");
-    // Its lock is held beyond the ttl, while it would be told that the command is stopped.
+    // Its lock is held beyond the ttl, while a warning would say that the command is stopped.
     let other = Client::new(&stage.nodes).expect("the nodes of a stage");
     let next = other.lock("a").wait(Duration::from_secs(7));
     let error = blocking::wait(next.acquire()).expect_err("it is held");
@@ -136,7 +136,7 @@ fn a_command_that_may_not_be_ended_is_told_at_once_and_not_as_killed() {
     }
     run.signal(libc::SIGTERM);
     run.until(r#"{"event":"not_permitted","signal":15}"#);
-    // It goes on, and is told what may be sent to it.
+    // It goes on, and obeys what may be sent to it.
     run.signal(libc::SIGUSR1);
     let (_, rest) = run.end();
     let said = run.stderr();

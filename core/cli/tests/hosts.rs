@@ -1,5 +1,5 @@
-//! `quorlock run` in its surroundings: nodes that give no votes yet, files of nodes, metrics, the
-//! first process of a container.
+//! `quorlock run` in its surroundings: nodes that give no votes, files of nodes, metrics, the first
+//! process of a container.
 
 #![cfg(target_os = "linux")]
 
@@ -80,8 +80,8 @@ fn a_job_waits_for_the_votes_of_nodes_that_have_restarted_and_runs_once() {
     let mut waited = 0;
     for end in &ends {
         assert_eq!(end.status.code(), Some(0), "{ends:?}");
-        // One that another's try is in the way of, at the node that votes, finds it held; so does one
-        // that is late. The others say what they wait for.
+        // A try that another try is in the way of, at the node that votes, finds it held; so does a
+        // late try. The others say what they wait for.
         let said = said(end);
         let Some(line) = said.lines().find(|line| line.contains("in quarantine for")) else {
             assert!(said.contains(r#""event":"held""#), "{ends:?}");
@@ -112,7 +112,7 @@ fn votes_are_waited_for_no_longer_than_was_said_and_not_of_dead_nodes() {
             done.stderr
         );
     }
-    // One that is dead, and one in quarantine.
+    // A dead node, and a node in quarantine.
     stage.tell("kill 1,3");
     let words = [
         &["run", "-n", "-E", "0", "--json", "-"][..],
@@ -145,7 +145,8 @@ fn what_is_waited_for_is_told_by_node() {
     // It votes for nothing, though it answers.
     stage.tell("redis 3 CONFIG SET min-replicas-to-write 1");
     let port = |i: usize| stage.nodes[i].trim_start_matches("redis://").to_owned();
-    // With a short time for each node, in which one that is well may fail to answer on a busy machine.
+    // With a short time for each node, in which a healthy node may fail to answer on a busy
+    // machine.
     let words = ["run", "--node-timeout", "250ms", "-w", "2s"];
     let words = [&words[..], &["a", "--", "true"]].concat();
     let tell = |_| {
@@ -206,7 +207,7 @@ fn nodes_are_those_of_the_users_file_where_nothing_else_names_any() {
         of_files(&home, &inspect).env("XDG_CONFIG_HOME", &xdg),
         "config",
     );
-    // One that is no absolute path does not count.
+    // A path that is not absolute does not count.
     said(
         of_files(&home, &inspect).env("XDG_CONFIG_HOME", "xdg"),
         "home",
@@ -427,7 +428,7 @@ fn metrics_tell_how_the_runs_of_a_job_went() {
     let around = |at: f64| (at - clock).abs() < 300.0;
     let (start, end) = (done_at("start"), done_at("end"));
     assert!(around(start) && around(end) && start < clock + 1.0 && end >= clock);
-    // One that goes well, and one that comes to nothing behind it.
+    // A command that goes well, and a command that comes to nothing behind it.
     assert_eq!(
         done(&nodes, &["run", "--metrics", path, "job", "--", "true"]).code,
         0
@@ -441,7 +442,7 @@ fn metrics_tell_how_the_runs_of_a_job_went() {
     assert_eq!(of(r#"total{lock="job",outcome="no_quorum"}"#), 1.0);
     assert_eq!(of(r#"exit_code{lock="job"}"#), 69.0);
     assert_eq!(done_at("last_success"), success);
-    // Nothing is left beside it, and what cannot be written is told before the lock is won.
+    // Nothing is left beside it, and what cannot be written is reported before the lock is won.
     let left = fs::read_dir(&folder.0).expect("a folder").count();
     assert_eq!(left, 1);
     for wrong in ["/nowhere/at/all", "/dev/zero", "/tmp"] {

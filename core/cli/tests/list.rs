@@ -36,7 +36,7 @@ fn list_shows_who_holds_what() {
         let done = done(&stage.nodes, &["list"]);
         assert_eq!(done.code, 0, "{}", done.stderr);
         let rows: Vec<_> = done.stdout.lines().map(str::to_owned).collect();
-        // The one that is waited for stands first.
+        // The lock that is waited for stands first.
         if rows[1].starts_with("stock") && rows[1].ends_with(" 1") {
             break rows;
         }
@@ -127,7 +127,7 @@ fn line(words: &[&str]) -> Vec<String> {
     line.map(str::to_owned).collect()
 }
 
-/// Each as a user who has the line that is printed for it, and nothing else.
+/// Each as a user that has the line that is printed for it, and nothing else.
 #[test]
 fn an_application_may_lock_in_its_namespace_and_an_operator_may_look_at_all() {
     let stage = Stage::like(1, &["auth"]);

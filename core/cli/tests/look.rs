@@ -150,7 +150,7 @@ fn nodes_of_the_environment_that_are_no_text_are_refused() {
     assert!(!said.contains("secret"), "{said}");
 }
 
-/// The fence that the holder itself has is the one to give, however many ask in vain.
+/// The fence that the holder itself has is the fence to give, however many ask in vain.
 #[test]
 fn release_takes_a_contended_lock_away_from_the_hold_of_that_fence() {
     let stage = Stage::new(3);

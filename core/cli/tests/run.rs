@@ -23,7 +23,7 @@ enum Nodes {
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Nothing,
-    /// Somebody takes its lock away by force.
+    /// An operator takes its lock away by force.
     Force,
     /// The program gets a signal.
     Signal(i32),

@@ -43,10 +43,9 @@ pub struct Revocation {
     _alive: oneshot::Sender<()>,
 }
 
-/// A call of the core, to be [submitted](Turn::submit): carries out `work` and gives
-/// its result to `done`, or the error that stands for its panic. Only a `revocable`
-/// call can be ended before; any other goes on to its end. One that is ended gives
-/// no result.
+/// A call of the core, to be [submitted](Turn::submit): carries out `work` and gives its result to
+/// `done`, or the error that stands for its panic. Only a `revocable` call can be ended before; any
+/// other goes on to its end. A call that is ended gives no result.
 pub fn call<T>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
     revocable: bool,

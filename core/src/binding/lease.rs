@@ -50,9 +50,8 @@ impl Lease {
         self.share.held.hold.answers()
     }
 
-    /// For bindings: the lease as it reaches its caller, if it is still held
-    /// then. One that is lost is given back, and its error is what the caller
-    /// gets.
+    /// For bindings: the lease as it reaches its caller, if it is still held then. A lease that is
+    /// lost is given back, and its error is what the caller gets.
     #[doc(hidden)]
     pub fn delivered(self) -> Result<Lease, Error> {
         if self.is_held() {
@@ -62,8 +61,8 @@ impl Lease {
         }
     }
 
-    /// For bindings: gives a handle back in the background that was delivered to nobody,
-    /// after all. It keeps nothing.
+    /// For bindings: gives a handle back in the background that reached no caller after all. It
+    /// keeps nothing.
     #[doc(hidden)]
     pub fn take_back(&self) {
         if !self.client.is_here() {

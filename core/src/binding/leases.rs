@@ -50,8 +50,8 @@ impl Leases {
         let _ = pin!(self.release()).poll(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// For bindings: gives them back in the background that were delivered to nobody, after
-    /// all. They keep nothing.
+    /// For bindings: gives leases back in the background that reached no caller after all. They
+    /// keep nothing.
     #[doc(hidden)]
     pub fn take_back(&self) {
         self.iter().for_each(Lease::take_back);

@@ -110,7 +110,7 @@ impl Lock {
         mode() == Some(Mode::Shared)
     }
 
-    /// For bindings: as [`acquire`](Lock::acquire), but the lease is nobody's before it is
+    /// For bindings: as [`acquire`](Lock::acquire), but the lease has no user before it is
     /// [delivered](Lease::delivered).
     #[doc(hidden)]
     pub async fn win(&self) -> Result<Lease, Error> {
@@ -121,8 +121,7 @@ impl Lock {
     }
 
     /// For bindings: as [`try_acquire_for`](Lock::try_acquire_for) the lock's own
-    /// [`wait`](Lock::wait), but the lease is nobody's before it is
-    /// [delivered](Lease::delivered).
+    /// [`wait`](Lock::wait), but the lease has no user before it is [delivered](Lease::delivered).
     #[doc(hidden)]
     pub async fn try_win(&self) -> Result<Option<Lease>, Error> {
         self.win().await.map(Some).or_else(unless_others)

@@ -13,8 +13,8 @@ impl Locks {
         Locks(locks)
     }
 
-    /// For bindings: as [`acquire`](Locks::acquire), but the leases are nobody's before they
-    /// are [delivered](Leases::delivered).
+    /// For bindings: as [`acquire`](Locks::acquire), but the leases have no user before they are
+    /// [delivered](Leases::delivered).
     #[doc(hidden)]
     pub async fn win(&self) -> Result<Leases, Error> {
         let locks = self.in_order()?;
@@ -25,8 +25,8 @@ impl Locks {
         outcome
     }
 
-    /// For bindings: as [`try_acquire_for`](Locks::try_acquire_for) with the wait of its
-    /// own, but the leases are nobody's before they are [delivered](Leases::delivered).
+    /// For bindings: as [`try_acquire_for`](Locks::try_acquire_for) with the wait of its own, but
+    /// the leases have no user before they are [delivered](Leases::delivered).
     #[doc(hidden)]
     pub async fn try_win(&self) -> Result<Option<Leases>, Error> {
         self.win().await.map(Some).or_else(unless_others)

@@ -9,7 +9,7 @@ use std::mem;
 
 use crate::sync::{Mutex, lock};
 
-/// What a loop has not been told yet.
+/// What the core has for an event loop, until the loop takes it.
 pub struct Mailbox<T> {
     state: Mutex<State<T>>,
     ring: Box<dyn Fn() + Send + Sync>,
@@ -44,7 +44,7 @@ impl<T> Mailbox<T> {
             return drop(news);
         }
         let first = state.news.is_empty();
-        // Looked at and changed under one lock, or nobody may be rung for.
+        // The state is looked at and changed under one lock, else a letter may come without a ring.
         let mut state = state;
         state.news.push(news);
         let rings = first && !state.attended;
@@ -75,7 +75,7 @@ impl<T> Mailbox<T> {
         mem::take(&mut state.news)
     }
 
-    /// The loop is gone: nobody takes anything any more.
+    /// The loop is gone: it takes nothing any more.
     pub fn close(&self) {
         lock(&self.state).closed = true;
         drop(self.take());

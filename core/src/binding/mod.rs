@@ -114,16 +114,16 @@ impl<C> Default for Slot<C> {
 }
 
 impl<C: Copy> Slot<C> {
-    /// Replaces the callback. Returns when the one before is over, unless it is
-    /// that one which calls: then it is over when it returns.
+    /// Replaces the callback. Returns when the previous callback is over. A callback that replaces
+    /// itself is over when it returns.
     pub fn set(&self, callback: Option<C>) {
         let mut state = self.state();
         state.callback = callback.filter(|_| !state.closed);
         drop(self.others_over(state));
     }
 
-    /// Takes the callback back for good: as [`set`](Slot::set) with none, and one that is set
-    /// after this is never run.
+    /// Takes the callback back for good: as [`set`](Slot::set) with none, and a callback that is
+    /// set after this is never run.
     pub fn close(&self) {
         let mut state = self.state();
         state.callback = None;
@@ -188,7 +188,7 @@ mod tests {
                 slot.set(None);
                 told.send(3).unwrap();
             });
-            // It runs still: whoever takes it back has to wait.
+            // The callback still runs: the thread that takes it back has to wait.
             let early = hear.recv_timeout(Duration::from_millis(50));
             assert_eq!(early, Err(RecvTimeoutError::Timeout));
             go_on.send(()).unwrap();

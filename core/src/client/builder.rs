@@ -21,7 +21,7 @@ use crate::runtime::release_at_exit;
 #[derive(Clone)]
 #[must_use = "options do nothing until `build` makes a client of them"]
 pub struct ClientBuilder {
-    /// Their URLs, and who has named them.
+    /// Their URLs, and where these come from.
     pub(crate) nodes: Option<(Vec<String>, Origin)>,
     pub(super) settings: Settings,
     ca: Option<String>,
@@ -65,7 +65,8 @@ impl Default for ClientBuilder {
     }
 }
 
-/// Without what was given: URLs and keys are secrets, and nothing is checked yet, so any text may be one.
+/// Without what was given: URLs and keys are secrets, and nothing has been checked, so any text may
+/// be a secret.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder").finish_non_exhaustive()
@@ -79,8 +80,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a URL that is not understood or listed twice.
-    /// Nothing is connected yet, so nothing about the nodes is known.
+    /// `InvalidArgument` for a URL that is not understood or listed twice. Nothing is connected so
+    /// far, so nothing about the nodes is known.
     pub fn new<S: Into<String>>(nodes: impl IntoIterator<Item = S>) -> Result<Client, Error> {
         Client::builder().nodes(nodes).build()
     }

@@ -13,8 +13,8 @@ use crate::mutex::lock;
 pub(super) struct Ends {
     gone: Arc<AtomicBool>,
     client: Mutex<Weak<Inner>>,
-    /// Tasks that go once the client was told, while it is: threads of the runtime drop them at
-    /// the same time, and each is to write releases yet.
+    /// Tasks that go once the client has heard of the end, while it is: threads of the runtime drop
+    /// them at the same time, and each still has releases to write.
     going: Mutex<Option<Vec<Going>>>,
 }
 
@@ -76,7 +76,8 @@ impl Ends {
 /// See [`Ends::told_by`].
 pub(super) struct Told<F: Future<Output = ()> + Send + 'static> {
     ends: Arc<Ends>,
-    /// Until it has ended by itself. It goes behind what is told: releases are still written by it.
+    /// Until it has ended by itself. It is dropped after the client has heard: releases are still
+    /// written by it.
     task: Option<Pin<Box<F>>>,
 }
 

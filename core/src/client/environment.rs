@@ -11,7 +11,7 @@ use crate::error::Error;
 pub(super) enum Environment {
     /// That of the process.
     Own,
-    /// That of a language which has one of its own.
+    /// The environment that a language keeps apart from the process's.
     Given(BTreeMap<String, String>),
 }
 

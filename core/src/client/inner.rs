@@ -100,8 +100,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Somebody holds the lock with the first key, and waits for the other: warns where
-    /// the same was done the other way round.
+    /// An owner holds the lock with the first key, and waits for the other: warns where an owner
+    /// did the same the other way round.
     pub(crate) fn tell_order(&self, held: &Arc<[u8]>, awaited: &Arc<[u8]>) {
         if self.order.waits(held, awaited) {
             (self.set.warn)(event!(
@@ -151,7 +151,7 @@ impl Inner {
         }
         self.watchdog.close();
         self.heartbeat.close();
-        // Whoever asks or waits gives up, and leaves the queues.
+        // A call that asks or waits gives up, and leaves the queues.
         self.inbox.close();
     }
 
@@ -169,7 +169,7 @@ impl Inner {
 
 /// What is measured of it.
 impl Inner {
-    /// What it has counted, and who waits now.
+    /// What it has counted, and how many calls wait now.
     pub(super) fn stats(&self) -> Stats {
         let (counters, links) = (&self.set.counters, &self.set.links);
         let mut stats = counted(counters, links, &self.inbox);
@@ -210,7 +210,8 @@ impl Inner {
             .collect()
     }
 
-    /// How many of its nodes may fail yet. A set of one or two can spare none, and that is no news.
+    /// How many of its nodes may still fail. A set of one or two can spare none, and that is no
+    /// news.
     fn spare_nodes(&self) -> Option<SetMetrics> {
         let nodes = self.set.links.len();
         let vote = (0..nodes).filter(|node| self.set.votes(*node)).count();
@@ -221,7 +222,7 @@ impl Inner {
         })
     }
 
-    /// How the clock of a node stands against the one in the middle, in seconds.
+    /// How the clock of a node stands against the median of the set's, in seconds.
     fn clock_offset(&self, node: usize) -> Option<f64> {
         let now = self.set.clock.now();
         let (time, median) = (self.set.guess(node, now)?.0, self.set.median(now));

@@ -66,7 +66,7 @@ struct Counted {
 
 /// A client that lives, which knows how it stands.
 pub(crate) trait Standing: Send + Sync {
-    /// Adds who waits now, and how the nodes stand.
+    /// Adds the calls that wait now, and how the nodes stand.
     fn tell(&self, metrics: &mut Metrics);
 
     /// See [`testing::lose`](crate::testing::lose).
@@ -181,8 +181,8 @@ fn histogram(of: &measures::Histogram) -> Histogram {
 /// counted stays in it when the client is closed and gone. Serve it as
 /// `text/plain; version=0.0.4`.
 ///
-/// Waits for nothing. While it is read, nodes that nobody asks for a vote are asked for one every
-/// two seconds, so that what it tells of them is known. In a forked child it begins anew.
+/// Waits for nothing. While it is read, nodes that no client asks for a vote are asked for one
+/// every two seconds, so that what it says of them is known. In a forked child it begins anew.
 pub fn metrics_text() -> String {
     of_process().to_string()
 }

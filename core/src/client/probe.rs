@@ -134,7 +134,7 @@ impl Look<'_> {
         }
     }
 
-    /// The epoch of a record, if it is one of the client's set, and that is founded.
+    /// The epoch of a record that is of the client's set and founded.
     fn epoch(&self, text: &str) -> Option<u64> {
         let record = Record::parse(text)?;
         let same = record.differences(self.gate.expected(), None).is_empty();
@@ -142,7 +142,7 @@ impl Look<'_> {
     }
 }
 
-/// What is told of a node within the process.
+/// What a probe can say of a node within the process.
 fn of_memory(address: &Address) -> NodeReport {
     NodeReport {
         node: address.shown.to_string(),

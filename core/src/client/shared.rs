@@ -1,8 +1,7 @@
 //! A client as it was configured, which starts at its first use, in the process that uses it.
 //!
-//! Until then nothing runs for it and no lock has been taken for it, so a process
-//! that was forked meanwhile can start it for itself. One that was used before is
-//! its parent's.
+//! Until then nothing runs for it and no lock has been taken for it, so a process that was forked
+//! meanwhile can start it for itself. A client that was used before the fork is the parent's.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,13 +43,13 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// How nodes keep lines for its locks.
     pub(crate) waits: Waits,
-    /// Who has named the nodes.
+    /// Where the nodes' URLs come from.
     origin: Origin,
     tls: Tls,
     /// Closed, perhaps before it was used.
     closed: AtomicBool,
-    /// `race`: no lock that another thread could have held at the fork. Where two
-    /// threads start it at once, one of them has made its own in vain.
+    /// `race`: no lock that another thread could have held at the fork. Where two threads start it
+    /// at once, one of the two has made its own in vain.
     inner: OnceBox<Arc<Inner>>,
 }
 
@@ -81,7 +80,7 @@ impl Shared {
         self.inner.get()
     }
 
-    /// Whether nobody has used it before this process did.
+    /// Whether no process has used it before this one did.
     pub(crate) fn is_ours(&self) -> bool {
         let started = self.inner.get();
         started.is_none_or(|inner| inner.process == process::id())
@@ -99,7 +98,7 @@ impl Shared {
         let inner = self
             .inner
             .get_or_try_init(|| self.start(None).map(Box::new))?;
-        // Whoever closed it meanwhile has not seen it.
+        // A thread that closed the client meanwhile has not seen this start.
         if self.closed.load(Ordering::SeqCst) {
             Err(Error::closed())
         } else {
@@ -214,7 +213,7 @@ impl Shared {
 
     /// See [`Client::close`](crate::Client::close).
     pub(crate) async fn close(&self) {
-        // First: who starts it after this sees that.
+        // First: a thread that starts the client after this sees that it is closed.
         self.closed.store(true, Ordering::SeqCst);
         if let Some(inner) = self.inner.get() {
             inner.close().await;

@@ -23,10 +23,9 @@ use crate::runtime::task::Io;
 static NOBODYS: OnceCell<tokio::runtime::Runtime> = OnceCell::new();
 
 impl ClientBuilder {
-    /// For the simulator: a client of `set`, whose waiters hear of their turn over
-    /// `inbox`, and whose leases `watchdog` renews while somebody runs it. Nodes keep
-    /// lines as `waits` says. Options are not checked here, but those of a lock are
-    /// when it is used.
+    /// For the simulator: a client of `set`, whose waiters hear of their turn over `inbox`, and
+    /// whose leases `watchdog` renews while the simulator runs it. Nodes keep queues as `waits`
+    /// says. Options are not checked here, but those of a lock are when it is used.
     pub fn simulated(
         self,
         set: Arc<Set>,

@@ -35,7 +35,7 @@ variables! {
     // End of what is made.
 }
 
-/// The two go together, so one of them given by the program leaves both variables out.
+/// The two go together, so if the program gives either, both variables are left out.
 const PAIR: [&str; 2] = ["cert", "key"];
 
 impl ClientBuilder {

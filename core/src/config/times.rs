@@ -50,8 +50,8 @@ impl Given {
     }
 }
 
-/// A time for the nodes, which know whole milliseconds: rounded up, so that
-/// nobody gets less than was asked for. Less than one is refused, as it was given.
+/// A time for the nodes, which know whole milliseconds: rounded up, so that a caller never gets
+/// less than it asked for. Less than a millisecond is refused, as it was given.
 fn whole_millis(time: Duration) -> Duration {
     match time.subsec_nanos() % 1_000_000 {
         _ if time < Duration::from_millis(1) => time,

@@ -11,12 +11,12 @@ impl Lease {
     /// client of the same nodes [goes on with it](crate::Client::adopt): in another process, in
     /// another language, on another host.
     ///
-    /// The lease is lengthened to its full ttl first. Then it is over for this client, and
-    /// nobody renews it: another client has to adopt it within the ttl, or for as long as it was
-    /// extended beyond that, else the lock is free then. Until then the lock is held by nobody
-    /// who could know of a loss, so do not touch what it protects.
+    /// The lease is lengthened to its full ttl first. Then it is over for this client, which renews
+    /// it no more: another client has to adopt it within the ttl, or for as long as it was extended
+    /// beyond that, else the lock is free then. Until then no client holds the lock that could know
+    /// of a loss, so do not touch what it protects.
     ///
-    /// **The text is a secret**: whoever has it can take the lock. Hand it on as you would a
+    /// **The text is a secret**: a client that has it can take the lock. Hand it on as you would a
     /// password.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Whether the lease is one that may be exported.
+    /// Whether the lease may be exported.
     fn may_export(&self) -> Result<(), Error> {
         self.client.check()?;
         if self.share.is_released() {

@@ -4,7 +4,7 @@ use crate::{Client, testing};
 use std::pin::pin;
 use std::task::Waker;
 
-/// A lease that was released, and the one of the same token that followed it.
+/// A lease that was released, and the lease of the same token that followed it.
 fn passed_on() -> (Client, Lease, Lease) {
     let client = Client::builder().nodes(testing::nodes(3)).label("first");
     let client = client.build().unwrap();
@@ -42,7 +42,7 @@ fn an_export_that_nobody_gets_ends_nothing() {
     assert!(wait(outer.release()).unwrap());
     let refused = outer.export_now().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotOwner);
-    // And who gets the text goes on.
+    // And the client that gets the text goes on.
     let text = lease.export_now().unwrap();
     assert!(!lease.is_held());
     assert!(wait(other.adopt(&text)).unwrap().is_held());
@@ -232,7 +232,7 @@ fn several_last_as_long_as_the_first_that_ends_and_its_loss_is_told_once() {
 fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
     let (_client, first, second) = passed_on();
     let (hold, lease) = (&first.share.held.hold, first.share.held.lease);
-    // As one does who asked before it was released, and comes to do it later.
+    // A caller that asked before the release comes to it later.
     assert!(hold.export(lease).is_none());
     assert!(!hold.share(lease));
     let ttl = hold.terms.timing.ttl;

@@ -92,7 +92,7 @@ impl Lock {
         let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);
         let hold = adopt::adopt(&client.set, &terms, &self.name, deadline).await?;
         let watched = client.watchdog.watch(hold.clone());
-        // Whoever closes the client releases what is watched over then.
+        // A client that is being closed releases what is watched over then.
         if let Err(closed) = client.check() {
             hold.release();
             return Err(closed);
@@ -122,7 +122,7 @@ impl Lock {
         Error::new(ErrorKind::LockLost, message).about(&self.name, None)
     }
 
-    /// The nodes count fences that are not beyond the one that the lease had.
+    /// The nodes count fences that are not beyond the lease's own.
     fn counted_anew(&self, fence: u64) -> Error {
         let message = format!(
             "the nodes count fewer fences than {fence}, which the exported lease of the lock {} had: \

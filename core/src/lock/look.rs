@@ -16,11 +16,11 @@ const LEAST_PAUSE: Duration = Duration::from_millis(50);
 const MOST_PAUSE: Duration = Duration::from_millis(500);
 
 impl Lock {
-    /// Reports who holds the lock, without acquiring it: one request to each node, at most
+    /// Reports the holder of the lock, without acquiring it: one request to each node, at most
     /// `node_timeout`, which waits for the first connections as
     /// [`connect_timeout`](crate::ClientBuilder::connect_timeout) says. Of a lock that is free
-    /// another tells whether a semaphore of its name is in use. Of a
-    /// [semaphore](crate::Client::semaphore) one request for each slot tells all of them.
+    /// another request asks whether a semaphore of its name is in use. Of a
+    /// [semaphore](crate::Client::semaphore) one request for each slot reports all of them.
     ///
     /// # Errors
     ///
@@ -68,9 +68,10 @@ impl Lock {
         Ok(Inspection::of_slots(&self.name, slots.collect()))
     }
 
-    /// Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was so
-    /// before the wait was over, which may be without end. Somebody else may have it a moment
-    /// later: whoever wants it acquires it. It is looked at again and again, every 50 to 500 ms.
+    /// Waits until the lock is free, or a slot of a semaphore is, and takes nothing: whether it was
+    /// so before the wait was over, which may be without end. Another client may have it a moment
+    /// later: a program that wants it acquires it. It is looked at again and again, every 50 to 500
+    /// ms.
     ///
     /// # Errors
     ///
@@ -103,10 +104,10 @@ impl Lock {
         }
     }
 
-    /// Takes the lock away from whoever holds it: see
-    /// [`Client::force_release`](crate::Client::force_release), also for errors and cancel
-    /// safety. Of a [semaphore](crate::Client::semaphore) all slots are taken away: then a fence is refused, for
-    /// each slot has its own.
+    /// Takes the lock away from its holder: see
+    /// [`Client::force_release`](crate::Client::force_release), also for errors and cancel safety.
+    /// Of a [semaphore](crate::Client::semaphore) all slots are taken away: then a fence is
+    /// refused, for each slot has its own.
     ///
     /// # Errors
     ///
@@ -135,8 +136,9 @@ impl Lock {
         Ok(Forced::of(found, freed))
     }
 
-    /// Takes one slot of a semaphore away from whoever holds it, as
-    /// [`force_release`](Lock::force_release) does a lock; with a fence only from the hold that has it.
+    /// Takes one slot of a semaphore away from its holder, as
+    /// [`force_release`](Lock::force_release) does a lock; with a fence only from the hold that has
+    /// it.
     ///
     /// # Errors
     ///
@@ -162,8 +164,8 @@ impl Lock {
         force_release(client, &keys, &self.name, fence).await
     }
 
-    /// Whether somebody holds the lock, or keeps it, or is about to; not whether this
-    /// process does; of a semaphore whether all slots are held. One request to each node, as of
+    /// Whether a client holds the lock, or keeps it, or is about to; not whether this process does;
+    /// of a semaphore whether all slots are held. One request to each node, as of
     /// [`inspect`](Lock::inspect).
     ///
     /// # Errors
@@ -174,8 +176,8 @@ impl Lock {
         Ok(found.verdict() != Verdict::Free)
     }
 
-    /// Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Of a semaphore who has had a slot
-    /// for longest.
+    /// The client that holds the lock, or keeps it; `None` where a quorum agrees on no holder. Of a
+    /// semaphore the client that has had a slot for longest.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ fn a_thread_that_may_not_enter_again_would_wait_for_itself() {
     assert_eq!(kind(other.unwrap()), Some(ErrorKind::Timeout));
     let by_hand = client.lock("a").of_this_thread();
     assert_eq!(kind(tried(by_hand.clone())), Some(ErrorKind::Timeout));
-    // One that may enter again does, and one that may not is refused beside it.
+    // An owner that may enter again does, and another is refused beside it.
     let entered = tried(owned().reentrant(true).of_this_thread()).unwrap();
     drop(held);
     assert_eq!(
@@ -260,12 +260,12 @@ fn a_lease_is_passed_on_where_it_serves_and_nowhere_else() {
         assert!(!is_passed_on(&lock(), &other), "{other:?}");
         assert!(!is_passed_on(&other, &lock()), "{other:?}");
     }
-    // The nodes know who has it, and that one may be in another process, too.
+    // The nodes know the holder, and that may be in another process, too.
     let java = || lock().layout(Layout::Redisson);
     let owned = || java().owner(Owner::named("java:1"));
     assert!(is_passed_on(&java(), &java()));
     assert!(!is_passed_on(&java(), &owned()) && !is_passed_on(&owned(), &java()));
-    // Slots are passed on as locks are, and to nobody who counts them otherwise.
+    // Slots are passed on as locks are, but not to a call that counts them otherwise.
     let slots = |most| client.semaphore("s", most).fencing(false).wait(None);
     assert!(is_passed_on(&slots(1), &slots(1)));
 }
@@ -319,8 +319,8 @@ fn what_goes_on_here_is_renewed() {
     }));
 }
 
-/// Who tries once has no place in the line, so that the next one waits at the nodes; behind that
-/// `max_waiters` counts.
+/// A call that tries once has no place in the queue, so that the next waits at the nodes; behind
+/// that `max_waiters` counts.
 #[test]
 fn what_was_won_without_a_wait_is_in_no_line() {
     let client = Client::new(["memory://in-no-line"]).unwrap();

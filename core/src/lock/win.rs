@@ -171,8 +171,8 @@ impl Lock {
         })
     }
 
-    /// What the lock was given and a lease that it enters does not have, told once
-    /// for each lease. What is the client's own was not given.
+    /// What the lock was given and a lease that it enters does not have, reported once for each
+    /// lease. What is the client's own was not given.
     fn overruled(&self, client: &Inner, held: &Held) -> Option<LogEvent> {
         let (has, usual) = (&held.hold.terms.asked, &client.settings.lock);
         let differ = self.options.overruled(self.times(), has, usual);
@@ -201,7 +201,7 @@ impl Lock {
         Error::new(ErrorKind::WouldDeadlock, message).about(&self.name, None)
     }
 
-    /// An earlier lease of the owner is lost, and not yet given back.
+    /// An earlier lease of the owner is lost, and not given back so far.
     fn lost_before(&self, reason: LossReason) -> Error {
         let message = format!(
             "an earlier lease of this owner on the lock {} is lost ({}), and it has not been released: stop the work \
@@ -265,7 +265,7 @@ impl Reentry<'_> {
             return owners.reenter(keys.id(), owner).map(Ok);
         }
         let held = owners.newest(keys.id(), owner)?;
-        // An owner by name may have other threads, one of which may release the lease.
+        // A named owner may have other threads, any of which may release the lease.
         let slot = matches!(keys.mode, Mode::AnySlot(_));
         let itself = owner.is_thread() && !slot;
         itself.then(|| Err(lock.held_by_the_thread_itself(&held.held)))

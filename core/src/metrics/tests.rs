@@ -5,8 +5,7 @@ use crate::blocking::wait;
 use crate::clock::system_now;
 use crate::{Client, Lease, metrics_text};
 
-/// The samples of a text, each by its name with labels. Every line has to be one that the
-/// format knows.
+/// The samples of a text, each by its name with labels. Every line has to be known to the format.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut family = String::new();
     let mut samples = BTreeMap::new();
@@ -134,7 +133,7 @@ fn what_was_counted_outlives_its_client() {
     };
     assert_eq!(node_up(), Some(1.0));
     wait(first.close());
-    // How a node stands is told by who asks it.
+    // A client reports how a node stands once it has asked it.
     assert_eq!(node_up(), None);
     drop(first);
     assert_eq!(counted(), Some(1.0));

@@ -100,7 +100,7 @@ impl Door {
         }
     }
 
-    /// The same, but tasks that a panic ends are begun anew, which is told there.
+    /// The same, but tasks that a panic ends are begun anew, and `warn` reports that.
     ///
     /// # Panics
     ///

@@ -26,7 +26,7 @@ pub enum Came {
 pub struct Stream(Input);
 
 impl Stream {
-    /// Nothing has arrived yet.
+    /// Nothing has arrived so far.
     pub fn new(channel: &[u8]) -> Stream {
         Stream(Input::new(channel.into()))
     }

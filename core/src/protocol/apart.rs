@@ -59,8 +59,8 @@ impl Apart {
         locks.get(key).map_or(Health::GOOD, |nodes| nodes[node])
     }
 
-    /// Notes what is known of that one of so many nodes. False where there is no room for
-    /// another lock.
+    /// Notes what is known of this node, of so many nodes. False where there is no room for another
+    /// lock.
     pub(crate) fn note(
         &self,
         key: &Arc<[u8]>,

@@ -61,13 +61,13 @@ impl Counters {
 
     /// Leases that are held now.
     pub(crate) fn held(&self) -> u64 {
-        // In this order: one that is won and ended meanwhile is not counted as ended alone.
+        // In this order: a lease that is won and ended meanwhile is not counted as ended alone.
         let ended = self.released.load(Ordering::Acquire) + self.lost.load(Ordering::Acquire);
         self.acquired.load(Ordering::Acquire).saturating_sub(ended)
     }
 
-    /// Counts a call. Whoever closes the client waits for those that were
-    /// counted before they saw it open.
+    /// Counts a call. A client that closes waits for the calls that were counted before they saw it
+    /// open.
     pub(crate) fn call(&self) -> Call<'_> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         Call(self)

@@ -8,12 +8,11 @@
 //! node one hold's fence was stored before the other's vote: so the later one
 //! is larger, whatever the clocks do.
 //!
-//! Where the counters are gone the clocks decide, but no single one of them: a
-//! node counts to what it is proposed, which is the median of a quorum of clocks
-//! and never its own. Whoever knows too few clocks yet proposes nothing. The node
-//! then votes without a mark, and tells what others have stored; a fence beyond
-//! that, and no less than the median of the clocks that the replies have told,
-//! is written back.
+//! Where the counters are gone the clocks decide, but no single one of them: a node counts to what
+//! it is proposed, which is the median of a quorum of clocks and never its own. A client that knows
+//! too few clocks proposes nothing. The node then votes without a mark, and reports what others
+//! have stored; a fence beyond that, and no less than the median of the clocks that the replies
+//! have reported, is written back.
 
 use crate::clock::Instant;
 use crate::protocol::quorum::{Vote, quorum};
@@ -23,9 +22,9 @@ use crate::protocol::quorum::{Vote, quorum};
 pub struct Mark {
     /// Stored for our token; 0: it has no mark there.
     pub stored: u64,
-    /// One that others have stored there; 0 for none.
+    /// The fence that others have stored there; 0 for none.
     pub found: u64,
-    /// Written back, and not answered yet; 0 for none.
+    /// The fence that was written back without an answer so far; 0 for none.
     pub asked: u64,
     /// A write-back failed: this one stays as it is.
     pub failed: bool,
@@ -184,7 +183,7 @@ mod tests {
         let marks = [mark(30, 47), mark(15, 47), mark(7, 47), mark(9, 0)];
         let verdict = |marks: &[Mark]| of_block(&[GOOD; 4], marks, 17, 100);
         assert_eq!(verdict(&marks), Fence::WriteBack(47));
-        // One of them has more by now: all are asked for what is beyond that.
+        // Another node has more by now: all are asked for what is beyond that.
         let more = Mark {
             found: 50,
             ..mark(15, 0)

@@ -1,5 +1,5 @@
-//! Taking a lock away from whoever holds it: whose values have to go, for how long they are
-//! banned, and the releases that do it.
+//! Taking a lock away from its holder: whose values have to go, for how long they are banned, and
+//! the releases that do it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ pub(crate) struct Target {
     pub(crate) value: Value,
     /// For how long it is banned.
     pub(crate) ban: Duration,
-    /// Plain commands may store it: it is one of ours, and no reader's.
+    /// Plain commands may store it: it is a value of this library's, and no reader's.
     pub(crate) is_plain: bool,
 }
 
 /// What became of one value: of each node whether it stood there, or why it did not say.
 pub(crate) type Freed = Vec<Result<bool, Fault>>;
 
-/// Whose values have to go, so that the lock is free of whoever may hold it: the holder's,
-/// where a quorum has it; else each that was seen, for it may be that of a holder whose other
-/// votes are lost, or out of sight; of those that share it each node tells some. What is of another
-/// type than a string has none.
+/// The values that have to go, so that the lock is free of any holder: the holder's, where a quorum
+/// has it; else each that was seen, for it may be that of a holder whose other votes are lost, or
+/// out of sight; of holders that share it each node names some. What is of another type than a
+/// string has none.
 pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
     if let Finding::Held(value, _) | Finding::Kept(value, _) = finding(said)
         && !said
@@ -68,18 +68,18 @@ pub(crate) fn ban_for(longest: Duration, late: Duration) -> Duration {
     longest + clock::drift_allowance(longest, DRIFT) + late
 }
 
-/// By how much the clocks of holders and nodes may differ, whatever this client has set for
-/// its own: a ban that is too long hurts nobody.
+/// By how much the clocks of holders and nodes may differ, whatever this client has set for its
+/// own: a ban that is too long does no harm.
 const DRIFT: f64 = 0.1;
 
 /// Takes these values away on all nodes, side by side, and bans each there for so long. A node that
 /// does not answer within `node_timeout` is not asked any more, for a value of another library may be
 /// used again.
 ///
-/// A node that had the vote has carried out the plain command that stored it, and no script stores it
-/// anew. Where it had none such a command may come yet. So where votes that were taken away do not
-/// settle it by themselves, all nodes are asked once more when nothing counts any more that is under
-/// way now.
+/// A node that had the vote has carried out the plain command that stored it, and no script stores
+/// it anew. Where it had none such a command may still come. So where votes that were taken away do
+/// not settle it by themselves, all nodes are asked once more when nothing counts any more that is
+/// under way now.
 ///
 /// # Cancel safety
 ///
@@ -136,7 +136,8 @@ pub(crate) fn late(node_timeout: Duration) -> Duration {
     2 * node_timeout
 }
 
-/// Whether a quorum may have the vote yet, or again, where too few have answered that it stood there.
+/// Whether a quorum may still have the vote, or have it again, where too few have answered that it
+/// stood there.
 fn may_come_back(freed: &Freed) -> bool {
     let answered = freed.iter().flatten().count();
     let gone = freed.iter().flatten().filter(|held| **held).count();

@@ -1,9 +1,9 @@
 //! Groups of locks, by which metrics tell them apart.
 //!
-//! The name of a lock is no label: there may be one for each order of a shop. A group is a
-//! name that the program chooses for all of a kind. The process has a fixed number of them,
-//! so that what it measures stays small whatever it is given: what comes later is `other`.
-//! Within a group those are told apart that ask in another [mode](Mode).
+//! The name of a lock is no label: there may be a lock for each order of a shop. A group is a name
+//! that the program chooses for all of a kind. The process has a fixed number of them, so that what
+//! it measures stays small whatever it is given: what comes later is `other`. Within a group the
+//! [modes](Mode) of asking are measured apart.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::node::Mode;
 
 /// How many names the process keeps.
 const NAMED: usize = 64;
-/// Those, the one without a name, and the one for all that came too late.
+/// Those, the group without a name, and the group for all that came too late.
 const NAMES_IN_ALL: usize = NAMED + 2;
 /// As metrics tell in which mode a lock is asked for.
 const MODES: [&str; 3] = ["exclusive", "shared", "slot"];
@@ -28,7 +28,7 @@ const OTHER: &str = "other";
 /// `race`: no lock that another thread could have held at a fork.
 static NAMES: [OnceBox<Arc<str>>; NAMED] = [const { OnceBox::new() }; NAMED];
 
-/// One of them. The default has no name, and is of those who want a lock for themselves.
+/// A group. The default has no name, and is of calls that want a lock for themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Group(u8);
 
@@ -66,7 +66,7 @@ impl Group {
         )))
     }
 
-    /// The same of those who ask in that mode.
+    /// The same group, for calls that ask in that mode.
     pub(crate) fn of_mode(self, mode: Mode) -> Group {
         let place = match mode {
             Mode::Exclusive => 0,
@@ -91,7 +91,7 @@ impl Group {
         self.0.into()
     }
 
-    /// Its name; empty for the one without.
+    /// Its name; empty for the group without a name.
     pub(crate) fn name(self) -> &'static str {
         match self.place() % NAMES_IN_ALL {
             0 => "",

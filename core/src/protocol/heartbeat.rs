@@ -1,6 +1,6 @@
 //! Whether nodes vote, while metrics are read: a node that said nothing of its votes lately is
 //! asked for one, of a lock that no client has. So a node that is killed, or is well again, is
-//! known though nobody wants a lock.
+//! known though no program wants a lock.
 //!
 //! The vote is asked for as a lock's is, so that what keeps a node from voting shows by it: no
 //! connection, no answer, no memory, no right, a quarantine. It ends by itself, and no lock rests
@@ -214,7 +214,7 @@ mod tests {
     use crate::node::{Fault, FaultKind, Link};
     use crate::token::SystemRng;
 
-    /// Goes on as it is told.
+    /// A clock that the test sets.
     struct ByHand(Arc<AtomicU64>);
 
     impl Clock for ByHand {
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A node that counts what it is asked, and says what it is told to.
+    /// A node that counts its requests, and gives the answers that the test has set.
     struct Says {
         asked: Mutex<Vec<Request>>,
         reply: Mutex<Reply>,
@@ -414,7 +414,7 @@ mod tests {
         assert!(!played.says(failed(FaultKind::NotReady)));
         played.set.heard(0, &Reply::Extended { repaired: false });
         assert!(!played.set.votes(0));
-        // Any answer of one that was silent says that it is there.
+        // Any answer of a node that was silent says that it is there.
         assert!(!played.says(failed(FaultKind::Timeout)));
         played.set.heard(0, &Reply::Extended { repaired: false });
         assert!(played.set.votes(0));

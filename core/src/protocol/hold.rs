@@ -129,10 +129,9 @@ impl<'a> From<Event<'a>> for Act<'a> {
 }
 
 impl Hold {
-    /// Draws a token and asks all nodes for their votes, once: the round that
-    /// this is decides. `block`: how many fences are asked for; one, and one
-    /// for each lease that may follow on the same token. `slot`: which one of a
-    /// semaphore; any without.
+    /// Draws a token and asks all nodes for their votes, once: this round decides. `block`: how
+    /// many fences are asked for; one, and one for each lease that may follow on the same token.
+    /// `slot`: the slot of a semaphore; any without.
     pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<Hold> {
         let now = set.clock.now();
         let hold = Hold::new(set, terms, block, None, None, now);
@@ -145,10 +144,9 @@ impl Hold {
         hold
     }
 
-    /// Draws a token for `waiter`, whose attempt may take many requests: what
-    /// the nodes say is told as [progress](Hold::poll_progress), and the
-    /// attempt lasts until it is given up. `queued`: the node in whose queue
-    /// the waiter stands already, or may.
+    /// Draws a token for `waiter`, whose attempt may take many requests: each answer of a node is
+    /// [progress](Hold::poll_progress), and the attempt lasts until it is given up. `queued`: the
+    /// node in whose queue the waiter stands already, or may.
     pub(crate) fn new(
         set: &Arc<Set>,
         terms: &Terms,

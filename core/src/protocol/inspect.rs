@@ -1,5 +1,5 @@
-//! Who holds a lock: what each node has of it, and what follows from that. Nothing is
-//! changed, and nothing is promised: it may be otherwise by the time that it is read.
+//! The holder of a lock: what each node has of it, and what follows from that. Nothing is changed,
+//! and nothing is promised: it may be otherwise by the time that it is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) type Said = Result<Seen, Fault>;
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A quorum has this vote, of this many nodes; or this many have readers, of whom this is one.
+    /// A quorum has this vote, of this many nodes; or this many have readers, of which this is one.
     Held(Value, usize),
     /// A quorum keeps the lock for this token, which was released.
     Kept(Value, usize),
@@ -27,7 +27,7 @@ pub(crate) enum Finding {
     Unknown,
 }
 
-/// What these nodes have come to. One that is in quarantine and has nothing may have had
+/// What these nodes have come to. A node that is in quarantine and has nothing may have had
 /// something.
 pub(crate) fn finding(said: &[Said]) -> Finding {
     let quorum = quorum(said.len());

@@ -1,8 +1,8 @@
 //! What a client measures: how long callers waited for locks, how long they held them, how
 //! fast nodes answer.
 //!
-//! A histogram is a row of counters, so to measure is to add one to one of them. Whoever reads
-//! sums them up: a histogram has no count of its own that could differ from its buckets.
+//! A histogram is a row of counters, so to measure is to add one to one of them. A reader sums them
+//! up: a histogram has no count of its own that could differ from its buckets.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

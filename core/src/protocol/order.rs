@@ -1,6 +1,6 @@
-//! In which order owners take locks: two that take the same two the other way round may
-//! wait for each other until their `wait` is over. Looked at by who waits, and told once
-//! for each pair.
+//! In which order owners take locks: two that take the same two the other way round may wait for
+//! each other until their `wait` is over. Each owner that waits looks, and each pair is reported
+//! once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ const MOST: usize = 1_024;
 
 type Key = Arc<[u8]>;
 
-/// What is known of a client's locks: who held the first one while it waited for the
+/// What is known of a client's locks: the owners that held the first while they waited for the
 /// second.
 #[derive(Debug, Default)]
 pub(crate) struct Order(Mutex<Pairs>);
@@ -25,8 +25,8 @@ struct Pairs {
 }
 
 impl Order {
-    /// Somebody holds a lock, and waits for another. Whether it is to be told that the
-    /// same was done the other way round. An owner that may not enter again waits for its own.
+    /// An owner holds a lock, and waits for another. True if the user is to be warned that an owner
+    /// did the same the other way round. An owner that may not enter again waits for its own.
     pub(crate) fn waits(&self, held: &Key, awaited: &Key) -> bool {
         let (pair, back) = (
             (held.clone(), awaited.clone()),

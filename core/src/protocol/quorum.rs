@@ -13,9 +13,9 @@ pub fn quorum(n: usize) -> usize {
 /// What one node has said in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// Not asked, as yet.
+    /// Not asked so far.
     Unasked,
-    /// No reply yet.
+    /// No reply so far.
     Awaited,
     /// Our token stands under the lock's key until at least this moment, by
     /// our clock.
@@ -77,8 +77,8 @@ pub fn verdict(votes: impl ExactSizeIterator<Item = Vote> + Clone, needed: Insta
 pub enum Kind {
     /// The lock is held by another.
     Held,
-    /// A quorum voted for it, but the votes came too late, or their fences did
-    /// not agree in time: nobody else holds it, and the nodes do answer.
+    /// A quorum voted for it, but the votes came too late, or their fences did not agree in time:
+    /// no other holds it, and the nodes do answer.
     Late,
     /// Too few nodes answer.
     Unanswered,
@@ -86,11 +86,10 @@ pub enum Kind {
     Undecided,
 }
 
-/// Why `votes` are no quorum. The lock is held by another where refusals alone
-/// prevent a quorum, whatever the other nodes would say; or where a quorum
-/// answered, and one of them refused. A node that was not asked, because another
-/// had refused, would say the same as that one. What is decided here no later
-/// answer changes.
+/// Why `votes` are no quorum. The lock is held by another where refusals alone prevent a quorum,
+/// whatever the other nodes would say; or where a quorum answered, and one of them refused. A node
+/// that was not asked, because another had refused, would say the same as the other. What is
+/// decided here no later answer changes.
 pub fn kind(votes: &[Vote]) -> Kind {
     let granted = votes.iter().filter(|v| matches!(v, Vote::Granted(_)));
     if is_held(votes, false) {
@@ -218,7 +217,7 @@ mod tests {
             ("r", Held),
             ("f", Unanswered),
             ("?", Undecided),
-            // Fences differed, or the votes came too late: nobody else holds it.
+            // Fences differed, or the votes came too late: no other holds it.
             ("ggg", Late),
             ("ggf", Late),
             ("gg-", Late),
@@ -277,7 +276,7 @@ mod tests {
             prop_assert_eq!(verdict(&votes), expected);
         }
 
-        /// A kind is told as early as can be, and stays.
+        /// A kind is known as early as can be, and stays.
         #[test]
         fn a_kind_is_undecided_iff_awaited_answers_may_change_it(
             votes in votes(), unasked in proptest::collection::vec(any::<bool>(), 9)

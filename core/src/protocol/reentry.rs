@@ -34,7 +34,7 @@ pub(crate) struct Held {
     /// Changed under the lock of [`Owners`] where there is an owner.
     handles: Mutex<Vec<Arc<AtomicBool>>>,
     watched: Mutex<Option<Watched>>,
-    /// Whether it was told that somebody entered it with options of their own.
+    /// Whether the user was warned that a call entered it with options of its own.
     pub(crate) overruled: AtomicBool,
 }
 
@@ -98,7 +98,7 @@ impl Owners {
         (share, None)
     }
 
-    /// The keys of the locks that an owner holds, for who waits for one more: looks at all
+    /// The keys of the locks that an owner holds, for a call that waits for one more: looks at all
     /// leases that have owners.
     pub(crate) fn held_by(&self, owner: &Owner) -> Vec<Arc<[u8]>> {
         let (table, id) = (lock(&self.held), owner.id());
@@ -107,7 +107,7 @@ impl Owners {
             .collect()
     }
 
-    /// In which mode `owner` holds the lock; of one that is lost it says nothing of readers.
+    /// In which mode `owner` holds the lock; of a lease that is lost it says nothing of readers.
     pub(crate) fn mode_of(&self, lock_id: &LockId, owner: &Owner) -> Option<Mode> {
         let table = lock(&self.held);
         let hold = &table.get(&(lock_id.clone(), owner.id()))?.hold;
@@ -187,7 +187,7 @@ impl Owners {
     }
 }
 
-/// Whether the lease is valid now. Looking tells nobody of a loss, so it may be done under the
+/// Whether the lease is valid now. Looking reports no loss to the user, so it may be done under the
 /// lock of the table.
 fn is_valid(hold: &Hold) -> bool {
     hold.set.clock.now() < hold.end()

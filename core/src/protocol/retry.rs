@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// Bounds of the random time until a waiter asks its home again, in case it was
-/// called and did not hear of it: 400 to 600 ms for the first two in the queue,
-/// 1.6 to 2.4 s behind them. A waiter that cannot be called, for nobody listens
-/// on its inbox, or that is not queued, asks every 80 to 120 ms.
+/// Bounds of the random time until a waiter asks its home again, in case the home called and the
+/// waiter did not hear of it: 400 to 600 ms for the first two in the queue, 1.6 to 2.4 s behind
+/// them. A waiter that the home cannot call, since its inbox has no listener, or that is not
+/// queued, asks every 80 to 120 ms.
 ///
-/// `place` is how many wait before it there, `None` where it is not queued; `deaf`:
-/// nobody listens on its inbox. `left` is how much longer the holder's vote lasts, as
-/// far as the home told it: a lock about to expire is asked for right after it has.
+/// `place` is how many wait before it there, `None` where it is not queued; `deaf`: the home has no
+/// listener on its inbox. `left` is how much longer the holder's vote lasts, as far as the home
+/// said: a lock about to expire is asked for right after it has.
 pub(crate) fn poll_pause(
     left: Option<Duration>,
     place: Option<u32>,
@@ -30,8 +30,8 @@ pub(crate) fn poll_pause(
     }
 }
 
-/// Bounds of the random pause before the nodes that refused are asked again by
-/// whoever has the home's vote: 1 ms, doubling to 64 ms, give or take 30 %.
+/// Bounds of the random pause before a waiter that has the home's vote asks the nodes again that
+/// refused: 1 ms, doubling to 64 ms, give or take 30 %.
 pub(crate) fn retry_pause(tries: u32) -> (Duration, Duration) {
     let pause = Duration::from_millis(1 << tries.min(6));
     (pause.mul_f64(0.7), pause.mul_f64(1.3))
@@ -76,7 +76,7 @@ mod tests {
         // Nor does one whose interval might outlast the vote leave the lock idle.
         let (low, high) = poll_pause(Some(Duration::from_millis(407)), Some(1), false);
         assert!(low > Duration::from_millis(407) && high < Duration::from_millis(410));
-        // Nobody asks less often because the holder's vote lasts long.
+        // No waiter asks less often because the holder's vote lasts long.
         let far = pause(Duration::from_secs(60));
         assert_eq!(far, poll_pause(None, Some(2), false));
     }

@@ -44,8 +44,8 @@ pub struct Set {
     pub note: fn(LogEvent),
     /// What the keys of its locks begin with.
     pub namespace: Arc<str>,
-    /// What to add to an error about the nodes: who has named them, if it was not
-    /// the caller.
+    /// What to add to an error about the nodes: where their names come from, if not from the
+    /// caller.
     pub origin: String,
     /// Which locks others were seen to want.
     pub(crate) contention: Contention,
@@ -61,7 +61,7 @@ pub struct Set {
 pub(crate) struct Met {
     /// Which connections there were.
     connects: Vec<u64>,
-    /// How long it may wait for others yet.
+    /// How much longer it may wait for others.
     left: Duration,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Outgoing {
 /// rings for them.
 #[derive(Default)]
 struct Owed<'a> {
-    /// One of those that owe them.
+    /// A link that owes them.
     link: Option<&'a dyn Link>,
     wakers: Wakers,
 }
@@ -148,8 +148,8 @@ impl Set {
         }
     }
 
-    /// Sends requests that leave together, and rings once for all of them. Whoever
-    /// sends has none of its own state locked, for a link may answer at once.
+    /// Sends requests that leave together, and rings once for all of them. The sender has none of
+    /// its own state locked, for a link may answer at once.
     pub(crate) fn send(&self, requests: impl IntoIterator<Item = Outgoing>, sink: &Arc<dyn Sink>) {
         let mut owed = Owed::default();
         for Outgoing {
@@ -236,7 +236,7 @@ impl Set {
         }
     }
 
-    /// Takes the `TIME` into account that the ticket's server told.
+    /// Takes the `TIME` into account that the ticket's server reported.
     pub(crate) fn observe(&self, ticket: RequestContext, received: Instant, time: u64) {
         let node = ticket.node;
         let clock = &self.clocks[node];
@@ -282,7 +282,7 @@ impl Set {
         }
     }
 
-    /// A node said that it is in quarantine for so long yet.
+    /// A node said for how much longer it is in quarantine.
     pub(crate) fn quarantined(&self, node: usize, left: Duration) {
         let until = self.clock.now() + left;
         let quarantined_until = &self.clocks[node].quarantined_until;
@@ -375,7 +375,7 @@ impl Set {
                 _ => (false, true),
             },
             Reply::Quarantined { .. } => (false, true),
-            // A vote that it gave before is another matter: one that is full lengthens those.
+            // A vote that it gave before is another matter: a full node lengthens those.
             Reply::Granted { .. } | Reply::Chosen { .. } => (false, false),
             // It is there; whether it would vote is not said.
             _ => return word.silent.store(false, Ordering::Relaxed),
@@ -430,7 +430,7 @@ impl Set {
         Some((times.present().bounds(now, self.drift)?, times.server()))
     }
 
-    /// Bounds on the `TIME` of that one of the node's servers at `now`, in µs.
+    /// Bounds on the `TIME` of this server of the node at `now`, in µs.
     pub(crate) fn server_time(&self, node: usize, server: u64, now: Instant) -> Option<(u64, u64)> {
         let times = lock(&self.clocks[node].times);
         times.of(server).bounds(now, self.drift)

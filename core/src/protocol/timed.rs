@@ -45,8 +45,8 @@ impl<'a> Timed<'a> {
         }
     }
 
-    /// The call ends; of one that has succeeded: whether it has only entered a lease once
-    /// more. That took no time, and is counted elsewhere.
+    /// The call ends; of a call that has succeeded: whether it has only entered a lease once more.
+    /// That took no time, and is counted elsewhere.
     pub(crate) fn end(mut self, outcome: Result<bool, &Error>) {
         self.outcome = match outcome {
             Ok(true) => None,

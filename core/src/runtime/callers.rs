@@ -1,8 +1,8 @@
 //! The threads that run callbacks.
 //!
-//! A thread that takes a callback first has another one stand ready for those behind
-//! it. So callbacks begin in order, and one that blocks withholds no other. At rest a
-//! single thread is kept.
+//! A thread that takes a callback first has another one stand ready for those behind it. So
+//! callbacks begin in order, and a callback that blocks withholds no other. At rest a single thread
+//! is kept.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -68,9 +68,10 @@ impl Callers {
 }
 
 impl Shared {
-    /// Starts a thread if callbacks wait and none is ready for them. Where that fails they
-    /// wait for a thread that is busy, or for the next callback. Once it is stopped those that
-    /// are left see to all; nobody waits for the one that is started where none is left.
+    /// Starts a thread if callbacks wait and none is ready for them. Where that fails they wait for
+    /// a thread that is busy, or for the next callback. Once it is stopped the threads that are
+    /// left see to all callbacks; where none is left, a thread is started that the stop does not
+    /// wait for.
     fn have_one_ready(self: &Arc<Self>, state: &mut State) {
         let stopped = state.stopped && state.threads > 0;
         if state.callbacks.is_empty() || state.ready > 0 || state.threads >= MOST || stopped {

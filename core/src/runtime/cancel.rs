@@ -30,7 +30,7 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Sets the calling thread's state and returns the one before.
+/// Sets the calling thread's state and returns the previous one.
 pub(super) fn set(state: State) -> State {
     #[cfg_attr(
         not(any(target_os = "linux", target_vendor = "apple")),

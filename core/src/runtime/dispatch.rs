@@ -52,11 +52,11 @@ fn sink() -> Option<&'static Sink> {
     unsafe { SINK.load(Ordering::Acquire).as_ref() }
 }
 
-/// Sends log lines to `sink` in place of the [`log`](https://docs.rs/log)
-/// crate, to which they go by default. The sink runs on a thread that is there for log
-/// lines alone: one that blocks holds up other lines, and no loss. Beyond 1024 lines that
-/// wait the oldest are dropped, and counted. Lines carry no passwords and no tokens. A sink is
-/// there as long as the process, also when another has taken its place.
+/// Sends log lines to `sink` in place of the [`log`](https://docs.rs/log) crate, to which they go
+/// by default. The sink runs on a thread that is there for log lines alone: a sink that blocks
+/// holds up other lines, and no loss. Beyond 1024 lines that wait the oldest are dropped, and
+/// counted. Lines carry no passwords and no tokens. A sink is there as long as the process, also
+/// when another has taken its place.
 pub fn set_log_sink(sink: impl Fn(Level, &LogEvent) + Send + Sync + 'static) {
     let sink: Sink = Box::new(sink);
     SINK.store(Box::into_raw(Box::new(sink)), Ordering::Release);
@@ -253,7 +253,7 @@ mod tests {
         )
     }
 
-    /// What a line is to whom reads the crate: its level, and its parts by name.
+    /// What a reader of the `log` crate gets of a line: its level, and its parts by name.
     const TOLD: &str = "WARN quorlock `a` is lost: expired event=a_test \
                         template=`{lock}` is lost: {reason} lock=a reason=expired";
 

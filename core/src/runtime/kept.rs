@@ -17,7 +17,7 @@ pub(super) trait Drives: Sync {
     /// Its tasks.
     fn kept(&self) -> &Kept;
 
-    /// Wakes one of them, if it still can be.
+    /// Wakes one of its tasks, if it still can be woken.
     fn ring(&'static self, task: &Waker);
 }
 
@@ -40,7 +40,7 @@ struct All {
     tasks: BTreeMap<u64, (Arc<Slot>, Then)>,
 }
 
-/// One of them, until it is over.
+/// A call in the list, until it is over.
 type Slot = Mutex<Option<Call>>;
 
 impl Kept {

@@ -12,7 +12,7 @@ use crate::event::{LogEvent, event};
 /// Between the beginnings of two at least: the next may end at once again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs what `begin` begins to its end; after a panic in it, another one. `warn` is told of that.
+/// Runs what `begin` begins to its end; after a panic in it, another one. `warn` reports the panic.
 pub async fn lasting<F: Future<Output = ()>>(
     begin: impl Fn() -> F,
     clock: Arc<dyn Clock>,

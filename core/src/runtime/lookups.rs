@@ -39,7 +39,7 @@ pub(crate) struct Lookups {
 
 #[derive(Default)]
 struct Name {
-    /// What the last look-up that succeeded has told.
+    /// The addresses of the last look-up that succeeded.
     good: Vec<SocketAddr>,
     /// Why the last one has failed, if it has.
     failed: Option<(io::ErrorKind, String)>,
@@ -87,7 +87,8 @@ impl Lookups {
             };
             let started = (self.start)(Box::new(work));
             if let Err(none) = started {
-                // Dropped with the work, it has told that it is over.
+                // The answer is dropped with the work, and by that has said that the look-up is
+                // over.
                 let why = format!("no thread to look the name up: {none}");
                 lock(&name).failed = Some((none.kind(), why));
             }
@@ -138,7 +139,7 @@ impl Drop for Told {
     }
 }
 
-/// One who waits for a look-up.
+/// A look-up that a task waits for.
 pub(crate) struct Lookup {
     name: Arc<Mutex<Name>>,
     /// How many were over when it began to wait.
@@ -151,7 +152,7 @@ impl Lookup {
         lock(&self.name).good.clone()
     }
 
-    /// What the look-up has told, once it is over.
+    /// The result of the look-up, once it is over.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Found> {
         let mut name = lock(&self.name);
         if name.over == self.seen {

@@ -1,5 +1,5 @@
-//! The runtime of the process: one I/O thread, the threads of the dispatcher, and one for
-//! each name that is being looked up, all started when first needed.
+//! The runtime of the process: one I/O thread, the threads of the dispatcher, and a thread for each
+//! name that is being looked up, all started when first needed.
 //!
 //! A process that forks has threads no more. Its first use of Quorlock there
 //! finds the runtime of another process id and builds one anew; what was
@@ -59,8 +59,8 @@ pub(crate) struct Runtime {
     /// Ends the I/O thread.
     thread: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
-    /// The runtime of a child that this process has become by forking, or the
-    /// one after [`stop`](Runtime::stop).
+    /// The runtime of a child that this process has become by forking, or the next after
+    /// [`stop`](Runtime::stop).
     next: OnceBox<Runtime>,
 }
 
@@ -130,7 +130,7 @@ impl Runtime {
         driver.copied()
     }
 
-    /// An event loop that drives the I/O is told what comes over this socket.
+    /// The event loop that drives the I/O hears what comes over this socket.
     pub(crate) fn watch(socket: socket2::SockRef) {
         if let Some(driver) = Runtime::existing().and_then(|runtime| runtime.io.get()) {
             driver.sockets.watch(&socket);
@@ -177,8 +177,8 @@ impl Runtime {
         all
     }
 
-    /// What drives the I/O can do so no more: its clients are closed, and the next is of another
-    /// runtime. That is done on a thread of its own, for the one that found out may hold locks.
+    /// The driver can drive the I/O no more: its clients are closed, and the next is of another
+    /// runtime. That is done on a thread of its own, for the thread that found out may hold locks.
     pub(crate) fn give_up(driver: &'static Driver) {
         if let Some(runtime) = Runtime::existing()
             && runtime.io.get().is_some_and(|io| std::ptr::eq(*io, driver))
@@ -225,9 +225,9 @@ impl Runtime {
     }
 }
 
-/// Has what the process still holds released at its exit. Called when a client is
-/// made, not when it starts: exit handlers run newest first, so whoever registers
-/// one of its own with a client at hand may still release by it.
+/// Has what the process still holds released at its exit. Called when a client is made, not when it
+/// starts: exit handlers run newest first, so a program that registers its own with a client at
+/// hand may still release by it.
 pub(crate) fn release_at_exit() {
     // A forked child inherits the handlers.
     static REGISTERED: AtomicBool = AtomicBool::new(false);

@@ -74,8 +74,8 @@ mod linux {
     /// What is made has no lower number than this, if it can be had.
     const HIGH: RawFd = 128;
 
-    /// Has descriptors made with high numbers. A program that closes all of them opens its own under
-    /// the lowest, and where tokio finds one of its descriptors gone, it closes that number.
+    /// Has descriptors made with high numbers. A program that closes all of them opens its own
+    /// under the lowest, and where tokio finds a descriptor of its own gone, it closes that number.
     pub(crate) fn numbered_high<T>(make: impl FnOnce() -> T) -> T {
         let mut low = Vec::new();
         if let Ok(one) = eventfd() {
@@ -87,16 +87,17 @@ mod linux {
         make()
     }
 
-    /// The descriptors that a runtime of tokio's has for itself: its epoll, twice, and the one by
-    /// which it is woken. Where one is gone it panics, and closes the number of another.
+    /// The descriptors that a runtime of tokio's has for itself: its epoll, twice, and the
+    /// descriptor by which it is woken. Where any is gone it panics, and closes the number of
+    /// another.
     pub(crate) struct Hidden {
         polls: [RawFd; 2],
         bell: RawFd,
     }
 
     impl Hidden {
-        /// Those of a runtime that was [made just now](numbered_high), and that nobody drives: its
-        /// epoll is known by a socket that it watches, and its bell by being watched.
+        /// Those of a runtime that was [made just now](numbered_high), and that no thread drives:
+        /// its epoll is known by a socket that it watches, and its bell by being watched.
         pub(crate) fn of(runtime: &tokio::runtime::Runtime) -> Option<Hidden> {
             let _context = runtime.enter();
             let socket = tokio::net::UnixDatagram::unbound().ok()?;
@@ -138,7 +139,7 @@ mod linux {
         // SAFETY: makes the lowest descriptor from that number on that is free.
         let made = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) };
         if made > number {
-            // SAFETY: it was made above and is nobody else's.
+            // SAFETY: it was made above and is not shared.
             drop(unsafe { OwnedFd::from_raw_fd(made) });
         }
         made == number
@@ -151,8 +152,8 @@ mod linux {
     pub(crate) struct Sockets {
         /// Watches the sockets.
         inner: OwnedFd,
-        /// Watches `inner` while it is armed. It is what event loops watch: one that watched
-        /// `inner` could not be told to leave it alone without being asked.
+        /// Watches `inner` while it is armed. Event loops watch this one: a loop that watched
+        /// `inner` could not be kept from it without its own doing.
         outer: OwnedFd,
         armed: AtomicBool,
         /// Stands in `inner` to no other end than to be found there; none where that is no use.
@@ -208,7 +209,7 @@ mod linux {
 
         /// Watches a socket until it is closed.
         pub(crate) fn watch(&self, socket: &SockRef) {
-            // One that is not watched is read by the I/O thread, a breath later.
+            // A socket that is not watched is read by the I/O thread, a breath later.
             let _ = control(
                 &self.inner,
                 libc::EPOLL_CTL_ADD,
@@ -221,7 +222,7 @@ mod linux {
             Some(self.outer.as_raw_fd())
         }
 
-        /// An event loop drives, and is to be told what comes.
+        /// An event loop drives, and is to hear what comes.
         pub(crate) fn arm(&self) {
             if !self.armed.swap(true, Ordering::Relaxed) {
                 let inner = self.inner.as_raw_fd();
@@ -229,8 +230,8 @@ mod linux {
             }
         }
 
-        /// The I/O thread drives, or a blocking caller: a loop that was told would find the
-        /// wheel taken, and be told again.
+        /// The I/O thread drives, or a blocking caller: a loop that heard of it would find the
+        /// wheel taken, and hear of it again.
         pub(crate) fn disarm(&self) {
             if self.armed.swap(false, Ordering::Relaxed) {
                 let inner = self.inner.as_raw_fd();
@@ -238,7 +239,7 @@ mod linux {
             }
         }
 
-        /// What has come is about to be read: only what comes from now on is told.
+        /// What has come is about to be read: the loop hears only of what comes from now on.
         pub(crate) fn clear(&self) {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
             // SAFETY: `events` has room for this many.
@@ -250,7 +251,7 @@ mod linux {
                     0,
                 )
             };
-            // Edge-triggered: what was told is not told again.
+            // Edge-triggered: what was reported is not reported again.
             std::iter::repeat_with(look)
                 .take_while(|many| *many == AT_ONCE as i32)
                 .for_each(drop);
@@ -262,7 +263,7 @@ mod linux {
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         match fd {
             -1 => Err(io::Error::last_os_error()),
-            // SAFETY: it was made above and is nobody else's.
+            // SAFETY: it was made above and is not shared.
             fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         }
     }
@@ -272,7 +273,7 @@ mod linux {
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         match fd {
             -1 => Err(io::Error::last_os_error()),
-            // SAFETY: it was made above and is nobody else's.
+            // SAFETY: it was made above and is not shared.
             fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         }
     }
@@ -322,7 +323,7 @@ mod linux {
             assert!(!is_readable(&sockets));
             sockets.arm();
             sockets.clear();
-            // Nobody has read it: it is not told again.
+            // Nothing has read it: it is not reported again.
             assert!(!is_readable(&sockets));
             writer.write_all(b"b").unwrap();
             assert!(is_readable(&sockets));

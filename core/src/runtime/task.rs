@@ -18,7 +18,7 @@ use crate::runtime::kept::Then;
 #[derive(Clone)]
 pub(crate) struct Io {
     pub(crate) handle: Handle,
-    /// Who drives it; empty if that is the caller's.
+    /// The driver of the runtime; empty if the runtime is the caller's.
     pub(crate) driver: Option<&'static Driver>,
 }
 
@@ -39,7 +39,7 @@ impl Io {
         }
     }
 
-    /// Runs a future whose result somebody waits for.
+    /// Runs a future whose result a task waits for.
     pub(crate) fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -52,7 +52,7 @@ impl Io {
                 polled.map_or_else(|panic| Poll::Ready(Err(panic)), |polled| polled.map(Ok))
             });
             let output = output.await;
-            // It is over before that is told.
+            // The future is over before its result is sent.
             drop(future);
             drop(tell.send(output));
         };

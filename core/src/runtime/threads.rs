@@ -91,7 +91,7 @@ impl Mask {
         work()
     }
 
-    /// Makes it that of the calling thread, and returns the one before.
+    /// Makes it that of the calling thread, and returns the previous one.
     fn set(self) -> Mask {
         let before = self;
         #[cfg(unix)]

@@ -52,7 +52,8 @@ impl Clock for SystemClock {
                 // A timer of a runtime that has ended must not be looked at.
                 poll_fn(|cx| match gone.load(Ordering::Acquire) {
                     true => Poll::Ready(()),
-                    // Nor one that cannot ring any more: who sleeps is woken once that is known.
+                    // Nor a timer that cannot ring any more: the sleeper is woken once that is
+                    // known.
                     false if sleeper.as_mut().is_some_and(|s| !s.may_sleep(cx)) => {
                         if gone.load(Ordering::Acquire) {
                             Poll::Ready(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::runtime::drive::Sent;
 use crate::runtime::parked::Parked;
 
-/// How often to ask whether the wait is interrupted, and whom.
+/// How often to ask whether the wait is interrupted, and the function to ask.
 type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
 
 /// Waits for `future` on the calling thread, which drives the I/O meanwhile if it

@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use crate::wakers::Wakers;
 
-/// How long the wheel may be free while nobody asks for the I/O.
+/// How long the wheel may be free while no task asks for the I/O.
 pub(super) const BREATH: Duration = Duration::from_millis(3);
 /// How many breaths a caller may drive at a time.
 pub(super) const TURN: u32 = 7;
@@ -18,7 +18,7 @@ pub(super) const TURN: u32 = 7;
 /// one to serve.
 pub(super) const CROWDED: Duration = Duration::from_millis(50);
 
-/// See the [module documentation](self). `R` is what whoever drives needs.
+/// See the [module documentation](self). `R` is what the driving thread needs.
 pub(super) struct Wheel<R> {
     pub(super) state: Mutex<State<R>>,
     /// For the I/O thread while it stands aside.
@@ -40,9 +40,9 @@ pub(super) struct State<R> {
     pub(super) who: Who,
     /// How often callers took the wheel.
     drives: u64,
-    /// Wakes who drives.
+    /// Wakes the driving thread.
     driver: Option<Waker>,
-    /// Tasks to be woken by who drives.
+    /// Tasks to be woken by the driving thread.
     rung: Vec<Waker>,
     /// Callers that wait and do not drive.
     pub(super) parked: usize,
@@ -82,8 +82,8 @@ impl<R: Clone> Wheel<R> {
         lock(&self.state).runtime.clone()
     }
 
-    /// The I/O thread drives: whether it has to stand aside. If not, it has woken
-    /// what there was to wake, and `driver` will be told of more.
+    /// The I/O thread drives: whether it has to stand aside. If not, it has woken what there was to
+    /// wake, and more of it wakes `driver`.
     pub(super) fn is_asked_for(&self, driver: &Waker) -> bool {
         let state = lock(&self.state);
         if state.stop || state.asked {
@@ -103,7 +103,7 @@ impl<R: Clone> Wheel<R> {
         false
     }
 
-    /// Whoever drives looks what there is to do.
+    /// Has the driving thread look what there is to do.
     fn answer(&self, mut state: MutexGuard<'_, State<R>>, waker: &Waker) {
         match &mut state.driver {
             Some(known) => known.clone_from(waker),
@@ -153,7 +153,7 @@ impl<R: Clone> Wheel<R> {
         self.needed.notify_one();
     }
 
-    /// Nothing can be driven any more: who waits for the wheel goes.
+    /// Nothing can be driven any more: every thread that waits for the wheel goes.
     pub(super) fn break_down(&self) {
         let mut state = lock(&self.state);
         (state.broken, state.stop) = (true, true);
@@ -168,7 +168,7 @@ impl<R: Clone> Wheel<R> {
         lock(&self.state).runtime.take()
     }
 
-    /// Has tasks woken by whoever drives.
+    /// Has tasks woken by the driving thread.
     pub(super) fn ring(&self, wakers: Wakers, from_caller: bool, now: Instant) {
         let mut state = lock(&self.state);
         let idle = state.rung.is_empty();
@@ -244,7 +244,7 @@ impl<R: Clone> Wheel<R> {
 }
 
 impl<R> State<R> {
-    /// Nobody but one blocking caller has needed the I/O for a while.
+    /// No thread but one blocking caller has needed the I/O for a while.
     fn is_quiet(&self, now: &impl Fn() -> Instant) -> bool {
         let alone = self.parked == 0 && !self.asked && !self.stop;
         alone && self.crowded_until <= now()
@@ -281,8 +281,7 @@ fn wait_a_breath<'a, T>(
         .0
 }
 
-/// Without the end of a breath, of which loom knows nothing: nobody's wake-up may
-/// depend on it.
+/// Without the end of a breath, of which loom knows nothing: no wake-up may depend on it.
 #[cfg(all(test, quorlock_loom))]
 fn wait_a_breath<'a, T>(
     condition: &Condvar,

@@ -24,8 +24,8 @@ pub(crate) fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'stat
     println!("{} interleavings", explored.load(Ordering::Relaxed));
 }
 
-/// A waker that keeps what it was told until somebody waits for it. Where nobody
-/// ever tells it, loom reports the deadlock.
+/// A waker that keeps a ring until a thread waits for it. Where none ever comes, loom reports the
+/// deadlock.
 #[derive(Debug)]
 pub(crate) struct Bell {
     rung: Mutex<bool>,

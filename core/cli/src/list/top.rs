@@ -161,7 +161,7 @@ impl Drop for Screen {
 
 fn write(text: &str) {
     let mut out = io::stdout();
-    // Nobody looks any more.
+    // The reader has gone.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -86,8 +86,8 @@ impl Child {
     /// Sends a signal to its group, or to it alone where it has none of its own. Whether
     /// none of them may be signalled by this process, as where they have another user.
     pub fn signal(&self, number: i32) -> bool {
-        // SAFETY: a plain system call. The number stands for this group as long as it
-        // has a process, or one that was not waited for.
+        // SAFETY: a plain system call. The number stands for this group as long as it has a
+        // process, or a process that was not waited for.
         !self.is_gone() && unsafe { libc::kill(self.target(), number) } != 0 && errno() == EPERM
     }
 
@@ -143,8 +143,8 @@ fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Makes this process the parent of what the command leaves behind: its end is seen then, also
-/// in a container whose first process waits for nobody. Without, the end is seen later.
+/// Makes this process the parent of what the command leaves behind: its end is seen then, also in a
+/// container whose first process waits for none of its children. Without, the end is seen later.
 #[cfg(target_os = "linux")]
 fn adopt_orphans() {
     // SAFETY: a plain system call.

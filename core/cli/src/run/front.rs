@@ -19,9 +19,9 @@ use crate::events::{Event, Events};
 /// What a process is after [`split`].
 #[derive(Debug)]
 pub enum Side {
-    /// The one that holds the lock, and what it has of the other one, if there is one.
+    /// The process that holds the lock, and what it has of the front, if there is a front.
     Worker(Option<Front>),
-    /// The one that the shell sees, once the worker has ended with this code.
+    /// The process that the shell sees, once the worker has ended with this code.
     Front(i32),
 }
 
@@ -94,7 +94,7 @@ impl Front {
     }
 }
 
-/// One that was stopped with the command could not end with it.
+/// A worker that was stopped with the command could not end with it.
 impl Drop for Front {
     fn drop(&mut self) {
         self.go_on();
@@ -118,8 +118,7 @@ fn stand(worker: i32) -> io::Result<i32> {
         // The first process of a container is left all orphans when the worker ends.
         while let Some((pid, status)) = child::next_change() {
             if pid == worker && libc::WIFSTOPPED(status) {
-                // It stops by itself where there is no command yet.
-                // SAFETY: a plain system call.
+                // It stops by itself where there is no command so far. SAFETY: a plain system call.
                 unsafe { libc::raise(STOP) };
             } else if pid == worker && !libc::WIFCONTINUED(status) {
                 return Ok(child::code(status));

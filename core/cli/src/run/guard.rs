@@ -58,7 +58,7 @@ impl Guard {
         }
     }
 
-    /// When whoever watches over this process ends the command: it has had its chance then.
+    /// When the supervisor of this process is to end the command: it has had its chance then.
     pub fn too_late(&self, now: Duration, left: Duration, lost: Option<LossReason>) -> Duration {
         now.saturating_add(self.kill_in(now, left, lost))
             .saturating_add(self.late / 2)
@@ -68,7 +68,7 @@ impl Guard {
         match lost {
             None => left.saturating_sub(self.late),
             Some(_) if !self.termed => self.grace,
-            // One that was asked in time has had its time when the loss comes.
+            // A command that was asked in time has had its time when the loss comes.
             Some(_) => self.kill_at.unwrap_or(now).saturating_sub(now),
         }
     }

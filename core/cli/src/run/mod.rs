@@ -163,7 +163,7 @@ fn held(
         kill: !options.no_kill,
         foreground,
     };
-    // One that does not start needs the lock no longer, either: closing gives it back.
+    // A command that does not start needs the lock no longer, either: closing gives it back.
     let without: &[&str] = if options.no_nodes_env { &SECRETS } else { &[] };
     let start = || Child::start(&options.command, &environment, without, foreground);
     let mut child = match while_held(&lease, start)? {
@@ -189,7 +189,7 @@ fn held(
         lost,
         in_time,
     } = supervise(&lease, &mut child, &rules, events, voice, warden, front);
-    // One that was stopped for nodes that do not answer waits for them no longer.
+    // A command that was stopped for nodes that do not answer waits for them no longer.
     if lost.is_none() && !blocking::wait(lease.release())? {
         // It may also have been lost since; the command has ended before.
         voice.say(&format!(
@@ -235,7 +235,7 @@ fn refused(options: &Run, lock: &Lock, error: &Error, voice: &mut Voice) -> Resu
         return Err(error.clone().into());
     }
     let code = options.conflict_code.map_or(exit::HELD, i32::from);
-    // A try by plain commands is not told who has it.
+    // The reply to a try by plain commands does not name the holder.
     let asked = || {
         blocking::wait(lock.holder())
             .ok()
@@ -265,16 +265,16 @@ fn lock(client: &Client, options: &Run) -> Lock {
     options.lock.on(lock).wait(wait(options)).renew(true)
 }
 
-/// Where every host tries in the same moment, and one of them must have it: for how long it stays
+/// Where every host tries in the same moment, and a single host must have it: for how long it stays
 /// taken then.
 fn settles(options: &Run) -> Option<Duration> {
     let keep = options.lock.keep.filter(|keep| !keep.is_zero());
     keep.filter(|_| options.no_wait)
 }
 
-/// How long votes are waited for, by those who do not wait for the lock: as long as a quarantine
-/// lasts that is begun now, unless that was said. It is `max_ttl` and what the clocks' rates may add,
-/// and 15 s more where other servers take over; the rest is for a connection or two.
+/// How long a command that does not wait for the lock waits for votes: as long as a quarantine
+/// lasts that is begun now, unless the user said. It is `max_ttl` and what the clocks' rates may
+/// add, and 15 s more where other servers take over; the rest is for a connection or two.
 fn votes(options: &Run) -> Duration {
     let max_ttl = options.connection.max_ttl.unwrap_or(defaults::MAX_TTL);
     let quarantine = max_ttl.mul_f64(1.05) + Duration::from_secs(20);

@@ -30,7 +30,7 @@ const ENDS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM
 pub struct Rules {
     pub ttl: Duration,
     pub grace: Duration,
-    /// Whether it is stopped, and not only told.
+    /// Whether it is stopped, and not only asked to end.
     pub kill: bool,
     pub foreground: bool,
 }
@@ -59,19 +59,19 @@ pub fn supervise(
     let mut guard = Guard::new(rules.ttl, rules.grace);
     let tell_warden = |child: &Child, guard: &Guard| {
         if let Some(warden) = &warden {
-            // The loss behind the rest: one that comes between the two leaves none.
+            // The loss behind the rest: a loss that comes between the two leaves none.
             let (now, left) = (now(), lease.remaining());
             warden.guard(child.target(), guard.too_late(now, left, lease.loss()));
         }
     };
-    // It knows the command before anything is told of that.
+    // The warden knows the command before any report of it.
     tell_warden(child, &guard);
     voice.tell(&json!({"event": "started", "pid": child.pid()}));
     let mut killed = Killed::No;
     // Polled for its waker: a loss ends the wait for the next event.
     let mut loss = lease.lost();
     let mut stopped = None;
-    // What it was last told to end by, and when.
+    // By what it was last asked to end, and when.
     let mut last = None;
     // When its group is waited for no longer.
     let mut leave = None;
@@ -130,7 +130,7 @@ pub fn supervise(
                 let reason = word(why, lease);
                 if how == Asked::Term {
                     stopped = Some(Ended::new(reason, lease));
-                    // One that is stopped could not end.
+                    // A command that is stopped could not end.
                     child.signal(libc::SIGCONT);
                 }
                 explain(why, how, &Ended::new(reason, lease), voice);
@@ -161,7 +161,7 @@ pub fn supervise(
             let has_it = typed && rules.foreground;
             let in_vain = !has_it && child.signal(number);
             if ENDS.contains(&number) {
-                // One that is stopped could not obey.
+                // A command that is stopped could not obey.
                 child.signal(libc::SIGCONT);
             }
             if in_vain && number != libc::SIGWINCH {
@@ -179,7 +179,7 @@ pub fn supervise(
     }
     // Before its number can be another's.
     drop(warden);
-    // A look finds a loss that nobody has been told yet.
+    // A look finds a loss that was not reported before.
     let in_time = lease.is_held();
     let lost = lease.loss().map(|reason| reason.as_str());
     let lost = lost.or((!in_time).then_some("expired"));
@@ -236,7 +236,7 @@ impl Ended {
 enum Killed {
     No,
     Sent,
-    /// Some of it may not be signalled by this process, which was told.
+    /// This process may not signal some of it, and the user has seen that.
     InVain,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for the lock: what it waits for is told, and a signal ends the wait.
+//! Waiting for the lock: the user sees what it waits for, and a signal ends the wait.
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +16,7 @@ use crate::output::{plain, seconds};
 use crate::times;
 use crate::voice::Voice;
 
-/// After so long the wait is told for the first time.
+/// The user first hears of the wait after so long.
 const FIRST: Duration = Duration::from_secs(1);
 /// How often then, on a terminal and elsewhere.
 const EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// moment: of those that ask in the same one each may get some votes, and none a quorum.
 const APART: Duration = Duration::from_millis(500);
 
-/// A look at who holds the lock.
+/// A look at the holder of the lock.
 type Look<'a> = Pin<Box<dyn Future<Output = Result<Inspection, Error>> + 'a>>;
 /// An attempt to win it.
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Lease, Error>> + 'a>>;
@@ -40,7 +40,7 @@ pub struct Patience {
     pub votes: Duration,
     /// How long for the nodes' clocks.
     pub hear: Duration,
-    /// Whether those who try in the same moment settle it between them.
+    /// Whether hosts that try in the same moment settle it between them.
     pub settles: bool,
 }
 
@@ -61,12 +61,13 @@ enum Stage<'a> {
     Stops(Duration),
 }
 
-/// Acquires the lock, as long as `patience` lasts. `label`: what others see of this client. What is under way at a signal is
-/// undone when the client is closed; at one that stops this process, before that.
+/// Acquires the lock, as long as `patience` lasts. `label`: what others see of this client. A
+/// signal that ends the wait undoes what is under way when the client is closed; a signal that
+/// stops this process, before that.
 ///
-/// A client that has heard of the nodes' clocks says in its votes since when it has the lock. So the nodes are asked for
-/// them first: for `hear` at most, and for half of the wait, which it counts in. Nodes that do not answer are told by what
-/// comes next.
+/// A client that has heard of the nodes' clocks says in its votes since when it has the lock. So
+/// the nodes are asked for them first: for `hear` at most, and for half of the wait, which it
+/// counts in. What comes next reports nodes that do not answer.
 pub fn acquire(
     (client, label): (&Client, &str),
     lock: &Lock,
@@ -266,8 +267,8 @@ impl Lacking {
     }
 }
 
-/// `said`: what the nodes said to the last attempt. `ahead`: how many wait before us, as far as the
-/// nodes told.
+/// `said`: what the nodes said to the last attempt. `ahead`: how many wait before this client, as
+/// far as the nodes said.
 fn tell(
     (name, label): (&str, &str),
     found: &Result<Inspection, Error>,

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use crate::clock::{self, Alarm};
 
-/// How often a group is looked at that was told to end: nothing tells its end.
+/// How often a group is looked at that was asked to end: nothing reports its end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What the two processes share.
 #[derive(Debug)]
 struct Page {
-    /// As `kill` takes it: a process, or the negative of a group. 0: nobody is to be ended.
+    /// As `kill` takes it: a process, or the negative of a group. 0: nothing is to be ended.
     whom: AtomicI32,
     /// On [`clock::now`], in ns.
     kill_at: AtomicU64,
@@ -29,7 +29,7 @@ struct Page {
     killed: AtomicBool,
 }
 
-/// The one who lets the warden know. Dropped, it lets it go.
+/// The handle by which a command lets the warden know. Dropped, it lets the warden go.
 #[derive(Debug)]
 pub struct Warden {
     page: &'static Page,
@@ -126,14 +126,14 @@ fn watch(page: &Page, pipe: &PipeReader) {
             let whom = page.whom.load(Ordering::SeqCst);
             if whom != 0 {
                 send(whom, libc::SIGTERM);
-                // One that is stopped could not end.
+                // A process that is stopped could not end.
                 send(whom, libc::SIGCONT);
             }
         }
     }
 }
 
-/// Out of the way of signals that are meant for the others, and of whoever waits for the end
+/// Out of the way of signals that are meant for the others, and of a reader that waits for the end
 /// of an output.
 fn apart() {
     // SAFETY: plain system calls.
@@ -160,15 +160,15 @@ fn has_ended(pipe: &PipeReader) -> bool {
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one valid pollfd, and room for what is read.
+    // SAFETY: a single valid pollfd, and room for what is read.
     unsafe {
         libc::poll(&mut poll, 1, 0) == 1
             && libc::read(pipe.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) == 0
     }
 }
 
-/// The number stands for the same group as long as there is a process in it. Whether one of
-/// them was sent it: those of another user may not be signalled.
+/// The number stands for the same group as long as there is a process in it. Whether any of them
+/// was sent the signal: those of another user may not be signalled.
 fn send(whom: i32, signal: i32) -> bool {
     // SAFETY: a plain system call.
     unsafe { libc::kill(whom, signal) == 0 }

@@ -96,7 +96,7 @@ impl Metrics {
         })
     }
 
-    /// Takes what is told to programs into account.
+    /// Takes what is reported to programs into account.
     pub fn hear(&mut self, object: &Value) {
         let event = object["event"].as_str().unwrap_or_default();
         if event == "acquired" {
@@ -242,7 +242,7 @@ impl Textfile {
         }
     }
 
-    /// Puts another text in the place of the one that is there.
+    /// Puts another text in the place of the present text.
     fn change(&self, change: impl FnOnce(&mut Values)) -> io::Result<()> {
         let before = self.read()?;
         let mut values = Values::of(&self.lock, &String::from_utf8_lossy(&before));

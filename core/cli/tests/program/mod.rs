@@ -69,7 +69,7 @@ pub fn done(nodes: &[String], words: &[&str]) -> Done {
     }
 }
 
-/// One that runs, and whose output is read line by line.
+/// A command that runs, and whose output is read line by line.
 pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -143,7 +143,7 @@ impl Running {
         panic!("it does not end; {:?}", self.seen);
     }
 
-    /// Its end, and the rest of its standard output: until nobody can write to it.
+    /// Its end, and the rest of its standard output: until no process can write to it.
     pub fn end(&mut self) -> (ExitStatus, String) {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).expect("UTF-8");
@@ -186,7 +186,7 @@ os.fork()
 while True:
     signal.pause()";
 
-/// A lock file of a test, which no process holds yet.
+/// A lock file of a test, which no process holds at first.
 pub struct Flock(std::path::PathBuf);
 
 impl Flock {

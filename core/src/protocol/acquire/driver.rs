@@ -7,10 +7,9 @@
 //! about the other nodes is [`home::next`]. Timers stand in for calls that are
 //! lost.
 //!
-//! A token lives from its first request until it is won or given up, over all
-//! polls: a poll whose answer was lost is then one of our own. The waiter, which
-//! is no token, may be left in a queue while tokens come and go; it becomes
-//! another once it has left one.
+//! A token lives from its first request until it is won or given up, over all polls: a poll whose
+//! answer was lost is then known to be this waiter's. The waiter, which is no token, may be left in
+//! a queue while tokens come and go; it becomes another once it has left one.
 
 mod stages;
 #[cfg(test)]
@@ -77,7 +76,7 @@ enum Stage {
     Waiting { until: Instant },
     /// All were asked; those that refused this many times, and again then.
     Asking { tries: u32, again: Option<Instant> },
-    /// Nobody is asked before then.
+    /// No node is asked before then.
     Pausing { until: Instant },
 }
 
@@ -279,11 +278,13 @@ impl<'a> AcquireLoop<'a> {
             .open(Nodes::one(home), Nodes::one(home), Path::Script, self.asked);
     }
 
-    /// Asks all nodes, who was called; of a semaphore for the slot that is reserved for us.
+    /// Asks all nodes, after a call to this waiter; of a semaphore for the slot that is reserved
+    /// for it.
     fn ask_called(&mut self, slot: Option<u32>) {
         let slots = matches!(self.terms.keys.mode, Mode::AnySlot(_));
         if slots && !slot.is_some_and(|slot| self.hold().take_slot(slot)) {
-            // Nobody of ours has called, or one who counts more slots than we do.
+            // No queue that this waiter stands in has called it, or the caller counts more slots
+            // than it does.
             self.poll()
         } else {
             self.ask_all(Path::Script)

@@ -11,7 +11,7 @@ use crate::protocol::hold::Hold;
 /// What is known of the attempts before the present one.
 #[derive(Default)]
 pub(super) struct FailureLog {
-    /// The token before, to which nodes may yet answer.
+    /// The token before, to which nodes may still answer.
     previous: Option<Arc<Hold>>,
     /// What the nodes said to those before that one.
     merged: Option<NoQuorum>,

@@ -1,12 +1,11 @@
 //! The inbox of one client: where it is heard what nodes tell its waiters without
 //! being asked.
 //!
-//! A node publishes a *message*, the number of a waiter, to the channel that the
-//! inbox is named by. Over a link's [subscription] it comes to the inbox, which
-//! is the [subscriber](Subscriber) of all links. There each waiter has a
-//! [`Registration`], by which it gets its [`Notice`] and is woken. All of this is
-//! a hint: what it brings is that the waiter asks again. A message that names
-//! nobody who waits is counted, and that is all.
+//! A node publishes a *message*, the number of a waiter, to the channel that the inbox is named by.
+//! Over a link's [subscription] it comes to the inbox, which is the [subscriber](Subscriber) of all
+//! links. There each waiter has a [`Registration`], by which it gets its [`Notice`] and is woken.
+//! All of this is a hint: what it brings is that the waiter asks again. A message whose number no
+//! waiter has is counted, and that is all.
 //!
 //! [subscription]: crate::node::redis::subscription
 
@@ -33,7 +32,7 @@ pub struct Inbox {
 struct Table {
     last: u64,
     registered: BTreeMap<u64, Registered>,
-    /// Whoever comes now is to look at once.
+    /// A waiter that registers now is to look at once.
     closed: bool,
 }
 
@@ -50,7 +49,7 @@ struct Registered {
     waker: Option<Waker>,
 }
 
-/// A notice to one waiter: what it was told since it looked last.
+/// A notice to one waiter: what has happened since it looked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// Its home says that its turn has come.
@@ -80,7 +79,7 @@ impl Inbox {
         inbox
     }
 
-    /// Registers someone who waits for that lock.
+    /// Registers a waiter for that lock.
     pub(crate) fn register(self: &Arc<Self>, lock_id: &LockId) -> Registration {
         Registration {
             inbox: self.clone(),
@@ -88,7 +87,7 @@ impl Inbox {
         }
     }
 
-    /// An owner that nobody else is, by a name that says which client's it is.
+    /// The name of an owner that is only this client's, by which its user can see whose it is.
     pub(crate) fn owner(&self) -> Vec<u8> {
         let number = self.owners.fetch_add(1, Ordering::Relaxed);
         let at = self.name.iter().rposition(|byte| *byte == b':');
@@ -102,7 +101,7 @@ impl Inbox {
         self.tell_all(meant, |notice| notice.look = true);
     }
 
-    /// Has all look again, and whoever comes later.
+    /// Has all waiters look again, and each that registers later.
     pub(crate) fn close(&self) {
         lock(&self.table).closed = true;
         self.look_again(None);
@@ -193,7 +192,7 @@ impl Subscriber for Inbox {
     }
 }
 
-/// The registration of one waiter. Dropped, the waiter is told nothing more.
+/// The registration of one waiter. Once it is dropped the waiter gets no more notices.
 #[derive(Debug)]
 pub(crate) struct Registration {
     inbox: Arc<Inbox>,
@@ -209,8 +208,8 @@ impl Registration {
         }
     }
 
-    /// From here on it is another waiter: the one before has left, or leaves,
-    /// the queues that it stood in.
+    /// From here on it is another waiter: the previous one has left, or leaves, the queues that it
+    /// stood in.
     pub(crate) fn become_another(&mut self) {
         let mut table = lock(&self.inbox.table);
         if let Some(old) = table.registered.remove(&self.number) {
@@ -228,7 +227,7 @@ impl Registration {
         }
     }
 
-    /// Ready when the waiter was told something.
+    /// Ready when there is a notice for the waiter.
     pub(crate) fn poll_notice(&self, cx: &Context<'_>) -> Poll<Notice> {
         let mut table = lock(&self.inbox.table);
         let Some(waiter) = table.registered.get_mut(&self.number) else {

@@ -1,13 +1,12 @@
-//! The lines of one client: for each lock, who waits for it in this process.
+//! The queues of one client: for each lock, the calls of this process that wait for it.
 //!
-//! First come, first served. Only the first in a line asks the nodes; the rest
-//! wait behind, which costs the network nothing. While a lease won in a line
-//! is held, nobody asks: its end, by release or by loss, calls the next. A
-//! lease that is released may go to the next as it stands (see
-//! [`Hold::pass_on`]); one that is not is released on the nodes, where other
-//! clients may be queued, before the next here asks. Those that share the lock ask side by
-//! side, each for a lease of its own, as far as nobody is before them who does not. So do
-//! those that want a slot of a semaphore, as far as this client may have more slots.
+//! First come, first served. Only the first in a queue asks the nodes; the rest wait behind, which
+//! costs the network nothing. While a lease that was won in a queue is held, no call asks: the end
+//! of the lease, by release or by loss, calls the next. A lease that is released may go to the next
+//! as it stands (see [`Hold::pass_on`]); a lease that may not is released on the nodes, where other
+//! clients may be queued, before the next here asks. Calls that share the lock ask side by side,
+//! each for a lease of its own, as far as no call is before them that wants the lock alone. So do
+//! calls for a slot of a semaphore, as far as this client may have more slots.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -26,26 +25,26 @@ use crate::wakers::Wakers;
 /// How many ask the nodes at once, of those that share a lock, or its slots.
 const SIDE_BY_SIDE: usize = 64;
 
-/// The lines of a client, by their locks. There is one only while
-/// somebody asks, waits, or holds a lease that was won in it.
+/// The queues of a client, by their locks. A queue exists only while a call asks, waits, or holds a
+/// lease that was won in it.
 #[derive(Debug, Default)]
 pub struct LocalQueues(Mutex<HashMap<LockId, LocalQueue>>);
 
 #[derive(Debug, Default)]
 struct LocalQueue {
-    /// Somebody's turn it is who wants the lock alone: it asks the nodes.
+    /// A call that wants the lock alone has its turn: it asks the nodes.
     asking: bool,
-    /// How many ask side by side, who want to share it, or a slot of it.
+    /// How many calls ask side by side, for a share of the lock or a slot of it.
     sharing: usize,
     /// The lease that was won last and is not over.
     held: Option<u64>,
     /// Those that share the lock, or have this slot of it, and are not over.
     shared: Vec<(u64, Option<u32>)>,
-    /// Boxed, for most lines are those of leases that nobody waits for.
+    /// Boxed, for most queues are those of leases that no call waits for.
     behind: Option<Box<LocalWaiters>>,
 }
 
-/// Who waits, and what for.
+/// The calls that wait, and what for.
 #[derive(Debug, Default)]
 struct LocalWaiters {
     seats: VecDeque<Arc<LocalWaiter>>,
@@ -63,7 +62,7 @@ struct LocalWaiter {
 /// What has come of a seat.
 #[derive(Debug)]
 enum Wakeup {
-    /// It waits, and whoever sits there is to be woken so.
+    /// The call waits, and this wakes it.
     NotYet(Option<Waker>),
     /// It is its turn to ask the nodes.
     Ask,
@@ -126,9 +125,8 @@ pub enum PassOutcome {
 }
 
 impl LocalQueue {
-    /// Calls the next, if nobody asks and nothing is held; of those that share all up to
-    /// the first that does not, beside others that do. To be woken once the lock is
-    /// dropped.
+    /// Calls the next, if no call asks and nothing is held; of calls that share all up to the first
+    /// that does not, beside others that do. To be woken once the lock is dropped.
     fn call(&mut self) -> Wakers {
         let mut called = Wakers::default();
         while let Some(front) = self.behind.as_ref().and_then(|b| b.seats.front())
@@ -143,12 +141,12 @@ impl LocalQueue {
         called
     }
 
-    /// Whether somebody may ask now, if nobody is before it.
+    /// Whether a call may ask now, if no other is before it.
     fn is_open(&self, mode: Mode) -> bool {
         let alone = self.asking || self.held.is_some();
         match mode {
             Mode::AnySlot(slots) => {
-                // Whoever counts more slots than this one may have others.
+                // A call that counts more slots than this one may have others.
                 let his = |(_, slot): &&(u64, Option<u32>)| slot.is_some_and(|slot| slot < slots);
                 let left = (slots as usize).saturating_sub(self.shared.iter().filter(his).count());
                 !alone && self.sharing < SIDE_BY_SIDE.min(left)
@@ -159,7 +157,7 @@ impl LocalQueue {
         }
     }
 
-    /// Somebody's turn it is.
+    /// A call has its turn.
     fn ask(&mut self, mode: Mode) {
         match mode {
             Mode::Exclusive | Mode::Slot(_) => self.asking = true,
@@ -197,8 +195,8 @@ impl LocalQueue {
 }
 
 impl LocalQueues {
-    /// Takes a place at the end of a line; `None` if `most` others wait there
-    /// behind the one that asks or holds.
+    /// Takes a place at the end of a queue; `None` if `most` others wait there behind the call that
+    /// asks or holds.
     pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<LocalPlace> {
         let id = terms.keys.id();
         let mut table = lock(&self.0);
@@ -227,8 +225,8 @@ impl LocalQueues {
         })
     }
 
-    /// Has all that wait for that lock look again: one of them may re-enter the
-    /// lease that was just won.
+    /// Has all calls that wait for that lock look again: one of them may re-enter the lease that
+    /// was just won.
     pub(crate) fn look_again(&self, id: &LockId) {
         let table = lock(&self.0);
         let Some(behind) = table.get(id).and_then(|line| line.behind.as_ref()) else {
@@ -295,8 +293,8 @@ impl LocalQueues {
         });
     }
 
-    /// Changes the line for that lock, if there is one, and removes it where nobody
-    /// is left; then wakes who was called.
+    /// Changes the queue for that lock, if there is one, and removes it once no call is left in it;
+    /// then wakes the calls that got a turn.
     fn change(&self, id: &LockId, change: impl FnOnce(&mut LocalQueue) -> Wakers) {
         let mut table = lock(&self.0);
         let Entry::Occupied(mut entry) = table.entry(id.clone()) else {
@@ -317,8 +315,8 @@ impl LocalPlace {
         self.seat.is_none()
     }
 
-    /// How many fences to ask for: one for each lease that may follow on the
-    /// same token, where others wait behind.
+    /// How many fences to ask for: one for each lease that may follow on the same token, where
+    /// others wait behind.
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
         let line = table.get(&self.id);
@@ -383,7 +381,7 @@ impl LocalPlace {
                 behind.said = None;
             }
         }
-        // It may have been lost before anybody was told to listen.
+        // The lease may have been lost before this listener was set.
         if hold.is_over() {
             self.lines.over(&self.id, lease);
         }

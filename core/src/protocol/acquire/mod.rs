@@ -48,7 +48,7 @@ pub struct Wait<'a> {
     pub lines: &'a Arc<LocalQueues>,
     /// Where the nodes call its waiters.
     pub inbox: &'a Arc<Inbox>,
-    /// How many may wait in the line for a lock, behind the one that asks.
+    /// How many calls may wait in the queue for a lock, behind the call that asks.
     pub max_waiters: usize,
 }
 
@@ -257,7 +257,7 @@ impl Drop for Attempt {
 }
 
 fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &LocalPlace) -> Error {
-    // The caller that asked the nodes knows more, unless they have yet to answer it.
+    // The call that asked the nodes knows more, unless they have yet to answer it.
     let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
         return said.to_error(set, name, Waited::For(wait));

@@ -33,9 +33,9 @@ impl Claim {
         self.ask(path, nodes, homes, now, env, fx);
     }
 
-    /// By which commands a lock is asked for that was not waited for yet. Plain commands
-    /// know of no line and no readers, and take one fence at once. A lock in Redisson's layout
-    /// is asked for by its script all the same; but nobody listens there yet.
+    /// The commands that ask for a lock for which this client has not waited so far. Plain commands
+    /// know of no queue and no readers, and take one fence at once. A lock in Redisson's layout is
+    /// asked for by its script all the same, before the client listens to its channel.
     pub(crate) fn cheapest_path(&self, now: Instant, env: &impl Env) -> Path {
         let contended = || env.is_contended(now);
         let alone = env.terms().keys.mode.is_alone();
@@ -101,9 +101,8 @@ impl Claim {
         self.address(env, fx);
     }
 
-    /// The fence to propose, once one can be told: 0 before, and without fences.
-    /// It is drawn once for each attempt, so that what is written back does not
-    /// move with the time.
+    /// The fence to propose, once enough clocks are known: 0 before, and without fences. It is
+    /// drawn once for each attempt, so that what is written back does not move with the time.
     pub(super) fn propose(&mut self, path: Path, now: Instant, env: &impl Env) -> u64 {
         let round = &mut self.round;
         if round.candidate == 0 && env.terms().keys.fence_ttl.is_some() {
@@ -132,11 +131,11 @@ impl Claim {
     /// Reserves the lock for the waiter on all nodes but the `home`, so that they let no more readers
     /// in.
     ///
-    /// The home alone knows the line. Readers that win without the home's vote would keep a
-    /// waiter that wants the lock for itself out forever, so the one that stands first at the home
-    /// reserves the lock on the other nodes, with each of its polls. It has to be that one alone: if
-    /// all did, their reservations would split over the nodes, and readers would starve in their
-    /// place. A reservation carries no safety, and ends by itself.
+    /// Only the home knows the queue. Readers that win without the home's vote would keep a waiter
+    /// that wants the lock for itself out forever, so the waiter that stands first at the home
+    /// reserves the lock on the other nodes, with each of its polls. Only the first does: if all
+    /// waiters did, their reservations would split over the nodes, and readers would starve in
+    /// their place. A reservation carries no safety, and ends by itself.
     ///
     /// A reader with the home's vote passes it. The home has let that reader in before this waiter
     /// was the first, and its requests to the other nodes may be on their way: refused there it would
@@ -292,9 +291,9 @@ impl Claim {
     }
 }
 
-/// An acquire by plain commands. Its key ends at a `TIME` of its own by the best
-/// guess, whenever it is carried out: so that one which is stuck in a dead
-/// connection takes no lock that is wanted no more.
+/// An acquire by plain commands. Its key ends at a `TIME` of its own by the best guess, whenever it
+/// is carried out: so a request that is stuck in a dead connection takes no lock that is no longer
+/// wanted.
 fn native_ask(node: usize, op: Op, now: Instant, env: &impl Env) -> Ask {
     let timing = env.terms().timing;
     let ends = |(time, server)| (native::key_end(time, timing.ttl), server);

@@ -23,7 +23,7 @@ pub(crate) struct Effects {
     pub(crate) counts: Counts,
     /// The lease is over, as this says.
     pub(crate) over: Option<Over>,
-    /// The token went on with another lease; this is how long the one before was held.
+    /// The token went on with another lease; this is how long the previous lease was held.
     pub(crate) passed_on: Option<(Group, Duration)>,
     /// The user is to be warned.
     pub(crate) warnings: Warnings,
@@ -113,7 +113,7 @@ pub(crate) struct Counts {
     pub(crate) attempt_lost: bool,
     pub(crate) renewed: bool,
     pub(crate) repaired: bool,
-    /// A timeout without which the round would be open yet.
+    /// A timeout without which the round would still be open.
     pub(crate) awaited_timeout: bool,
     pub(crate) write_backs: u32,
 }

@@ -40,7 +40,7 @@ pub(crate) trait Env {
     /// is; `None` while no time of it is known.
     fn node_time(&self, node: usize, now: Instant) -> Option<((u64, u64), u64)>;
 
-    /// Bounds on the `TIME` of that one of the node's servers, in µs.
+    /// Bounds on the `TIME` of this server of the node, in µs.
     fn server_time(&self, node: usize, server: u64, now: Instant) -> Option<(u64, u64)>;
 
     /// The best guess of the `TIME` of the node's server that answered last, in µs, and which

@@ -118,8 +118,8 @@ impl NoQuorum {
             let merged = match (*answer, before) {
                 (Vote::Unasked | Vote::Awaited, Vote::Refused) => Vote::Refused,
                 (Vote::Unasked, Vote::Awaited | Vote::Granted(_)) => *before,
-                // One that failed then counts as it does now: it may have
-                // answered since, or is about to.
+                // A node that failed then counts as it does now: it may have answered since, or is
+                // about to.
                 (answer, _) => answer,
             };
             *answer = merged;
@@ -127,8 +127,8 @@ impl NoQuorum {
         self
     }
 
-    /// The same, once nobody waits for answers any more. A node that voted, and has
-    /// yet to store the fence, did answer.
+    /// The same, once the attempt waits for no more answers. A node that voted, and has yet to
+    /// store the fence, did answer.
     pub(crate) fn in_the_end(mut self) -> NoQuorum {
         for (answer, said) in self.answers.iter_mut().zip(&self.said) {
             *answer = match (*answer, said) {
@@ -140,7 +140,7 @@ impl NoQuorum {
         self
     }
 
-    /// The same, once nobody takes the answers any more that are awaited.
+    /// The same, once a closed client takes no more of the awaited answers.
     pub(crate) fn closed(mut self) -> NoQuorum {
         let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;
         for answer in self.answers.iter_mut().filter(awaited) {
@@ -167,8 +167,8 @@ impl NoQuorum {
     }
 }
 
-/// Whether the nodes, by what they said, will never be a set as they are: all found it together, so one that is set
-/// up wrong keeps the others from it for good.
+/// Whether the nodes, by what they said, will never be a set as they are: all found it together, so
+/// a node that is set up wrong keeps the others from it for good.
 fn cannot_be_founded<'a>(mut said: impl Iterator<Item = &'a Answer>) -> bool {
     let mut wrong = false;
     let all = said.all(|said| match said {
@@ -246,9 +246,8 @@ mod tests {
     use super::*;
     use crate::node::Fault;
 
-    /// Of nodes that voted for it (`g`), refused (`r`), failed (`f`), have yet to
-    /// answer (`?`) or to store the fence for which they voted (`w`), or were not
-    /// asked (`-`).
+    /// Of nodes that voted for it (`g`), refused (`r`), failed (`f`), have yet to answer (`?`) or
+    /// to store the fence for which they voted (`w`), or were not asked (`-`).
     fn no_quorum(nodes: &str) -> NoQuorum {
         let refused = Answer::Refused {
             left: None,
@@ -324,7 +323,7 @@ mod tests {
             // Nodes that are not asked any more.
             ("---", "grf", "gr-", "grf"),
             ("---", "?-r", "?-r", "?-r"),
-            // Nodes that have yet to answer again: only a refusal tells of others.
+            // Nodes that have yet to answer again: only a refusal says that there are others.
             ("???", "grf", "?r?", "grf"),
             // An answer is newer than what was said before.
             ("grf", "rgr", "grf", "grf"),

@@ -6,12 +6,12 @@
 //! once, and waits in the home's queue. So contenders do not split the votes,
 //! and there is one line for all. Nothing here carries safety: votes do.
 //!
-//! The other nodes know of no line, so in the moment of a release a newcomer may have their votes
-//! before it hears that the home has refused. The home's refusal decides; and where the home has not
-//! answered yet it is waited for: as long again as the quorum took, at least for a tenth of
+//! The other nodes know of no queue, so in the moment of a release a newcomer may have their votes
+//! before it hears that the home has refused. The home's refusal decides; and where the home has
+//! not answered so far it is waited for: as long again as the quorum took, at least for a tenth of
 //! `node_timeout`, and no longer. A home that was waited for in vain is *late*, and not waited for
-//! again until it has answered sooner. So a home that hangs or is slow costs a client one such wait,
-//! and a home that is known to be out costs nothing.
+//! again until it has answered sooner. So a home that hangs or is slow costs a client one such
+//! wait, and a home that is known to be out costs nothing.
 
 use std::time::Duration;
 
@@ -364,7 +364,7 @@ mod tests {
             ([yes, REFUSED, yes], None, HomeVote::Agrees),
             ([REFUSED, yes, yes], None, HomeVote::Refuses),
             ([asked, yes, yes], None, HomeVote::Pending(order[0])),
-            // One that is out, or known to be, is not the home.
+            // A node that is out, or known to be, is not the home.
             ([out, yes, REFUSED], None, HomeVote::Agrees),
             ([asked, REFUSED, yes], Some(0), HomeVote::Refuses),
             ([asked, yes, yes], Some(1), HomeVote::Pending(order[0])),

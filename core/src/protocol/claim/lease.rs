@@ -208,9 +208,9 @@ impl Claim {
     /// Shares the lease from now on, which is no slot's. An extension tells the nodes, or
     /// the renewals that follow.
     ///
-    /// The lease is shared from the moment in which it says so; each node's vote follows by the next
-    /// extension that reaches it. No other is let in before, since a vote for one alone excludes
-    /// no less than one that is shared. The lease keeps its fence, and what it was to
+    /// The lease is shared from the moment in which it says so; each node's vote follows by the
+    /// next extension that reaches it. No other is let in before, since a vote for one holder
+    /// excludes no less than a shared vote. The lease keeps its fence, and what it was to
     /// [keep](crate::protocol::asked::Asked::keep) it keeps no more.
     pub(super) fn share(&mut self, lease: u32, now: Instant, env: &impl Env, fx: &mut Effects) {
         if self.end_if_over(now, env, fx) || !self.is_of(lease) {
@@ -328,7 +328,8 @@ impl Claim {
         }
     }
 
-    /// Whether the token is a lease, of this number: one that was passed on is another's.
+    /// Whether the token is a lease, of this number: after it was passed on, the lease is
+    /// another's.
     fn is_of(&self, lease: u32) -> bool {
         self.phase == Phase::Held && self.lease.passed == lease
     }
@@ -358,8 +359,8 @@ impl Claim {
         self.lease.loss
     }
 
-    /// Since when the lease is held, and of which group it is; `None` of one that is over, though
-    /// its user may not know of the loss yet.
+    /// Since when the lease is held, and of which group it is; `None` of a lease that is over, even
+    /// before its user learns of the loss.
     pub(crate) fn age(&self, now: Instant) -> Option<(Group, Duration)> {
         let held = self.phase == Phase::Held && now < self.lease.end;
         held.then(|| (self.lease.group, self.lease.since.until(now)))

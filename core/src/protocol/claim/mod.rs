@@ -1,10 +1,11 @@
 //! The life of one token, as a state machine.
 //!
-//! A [`Claim`] begins as an attempt: it asks the nodes for their votes. If a quorum votes for it, it
-//! is a lease; in the end it is dead, and its release is on the way to every node that may know it.
-//! [`step_into`](Claim::step_into) takes one event into account and says what is to be done. A claim sends
-//! nothing, waits for nothing and reads no clock: it is told the time, asks its [`Env`] for what it
-//! needs to know of the world, and is driven by the [shell](crate::protocol::hold) that holds it.
+//! A [`Claim`] begins as an attempt: it asks the nodes for their votes. If a quorum votes for it,
+//! it is a lease; in the end it is dead, and its release is on the way to every node that may know
+//! it. [`step_into`](Claim::step_into) takes one event into account and says what is to be done. A
+//! claim sends nothing, waits for nothing and reads no clock: the [shell](crate::protocol::hold)
+//! that holds it passes the time with each event, performs the effects, and is the [`Env`] that the
+//! claim asks for what it needs to know of the world.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -54,8 +55,8 @@ pub(crate) struct Claim {
     /// What stands for the lease on the nodes, or will by the next renewal: the token, and behind it
     /// the label, if there is one.
     value: Value,
-    /// Since when the value has another label than the one with which the token was drawn; `NEVER`
-    /// while it has that.
+    /// When the value got another label than the one with which the token was drawn; `NEVER` while
+    /// it has that label.
     relabelled: Instant,
     /// The keys by which the nodes are asked, where those are not its terms': of the slot that it is
     /// to have, or has; and of a lease that was not shared and is.
@@ -88,7 +89,7 @@ struct Round {
     chosen: Option<u32>,
 }
 
-/// The present one of the leases that the token is passed through.
+/// The present lease among those that the token is passed through.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lease {
     /// How often the token was passed on.
@@ -133,8 +134,8 @@ pub(crate) enum Event<'a> {
         nodes: Nodes,
         homes: Nodes,
     },
-    /// These nodes are asked, the ones that refused once more; none that has yet to answer, and none
-    /// that has granted.
+    /// These nodes are asked, the ones that refused once more; no node that has yet to answer, and
+    /// none that has granted.
     Asks { nodes: Nodes, homes: Nodes },
     /// The slot of a semaphore that the token is to have is known.
     TakesSlot { slot: u32 },
@@ -155,7 +156,7 @@ pub(crate) enum Event<'a> {
     ClockStepped,
     /// The lease of this number is to be lengthened on all nodes.
     Extends { lease: u32, ttl: Duration },
-    /// The lease of this number is one of many from now on.
+    /// The lease of this number is shared from now on.
     Shares { lease: u32 },
     /// The lease of this number goes on in another client.
     Exports { lease: u32 },
@@ -195,7 +196,7 @@ pub(crate) struct Beginning {
 }
 
 impl Claim {
-    /// A claim that has asked no node yet.
+    /// A claim that has asked no node so far.
     pub(crate) fn new(beginning: Beginning, now: Instant, env: &impl Env) -> Claim {
         let stepped = (0..beginning.nodes).map(|node| env.stepped(node));
         Claim {
@@ -301,7 +302,7 @@ impl Claim {
         let node = &mut self.votes.0[ticket.node];
         let again = node.take(&ticket, reply, now, phase, &rules);
         if matches!(ticket.op, crate::node::Op::Extend { .. }) && ticket.sent < self.relabelled {
-            // The node was told the label of the lease before.
+            // The node has stored the label of the previous lease.
             node.requests.renew_at = now;
         }
         if again == votes::Again::Yes {
@@ -344,7 +345,7 @@ impl Claim {
         self.conclude(tells, now, env, fx);
     }
 
-    /// Counts a timeout without which the round would be open yet.
+    /// Counts a timeout without which the round would still be open.
     fn note_awaited_timeout(
         &self,
         node: usize,

@@ -30,8 +30,8 @@ impl Residue {
 }
 
 impl Claim {
-    /// Ends the token's life. Also the end of an attempt that is given up: its waiter leaves
-    /// every queue but the one at `stay`.
+    /// Ends the token's life. Also the end of an attempt that is given up: its waiter leaves every
+    /// queue but the queue at `stay`.
     pub(super) fn release(
         &mut self,
         stay: Option<usize>,

@@ -18,7 +18,7 @@ use crate::node::{Keys, Mode, Reply};
 use crate::token::Token;
 
 impl Claim {
-    /// Whether it is yet to be found out which slot the token is to have.
+    /// Whether the home still has to choose the slot that the token is to have.
     pub(crate) fn is_undecided(&self, env: &impl Env) -> bool {
         matches!(self.keys(env).mode, Mode::AnySlot(_))
     }
@@ -32,7 +32,7 @@ impl Claim {
         }
     }
 
-    /// The slot that is looked at first. Any of them, so that those who come together seldom
+    /// The slot that is looked at first. It is drawn, so that attempts of the same moment seldom
     /// try the same.
     pub(crate) fn first_slot(&self, env: &impl Env) -> u32 {
         match env.terms().keys.mode {

@@ -128,8 +128,8 @@ pub(super) enum Again {
 }
 
 impl Votes {
-    /// Of nodes that were not asked yet, whose clocks had stepped so far.
-    /// `queued`: the one in whose queue the waiter stands already, or may.
+    /// Of nodes that were not asked so far, whose clocks had stepped so far. `queued`: the node in
+    /// whose queue the waiter stands already, or may.
     pub(super) fn new(stepped: impl Iterator<Item = u64>, queued: Option<usize>) -> Votes {
         let node = |(i, stepped)| NodeVote {
             vote: Vote::Unasked,
@@ -270,15 +270,15 @@ impl NodeVote {
                 });
                 self.requests.renew_at = rules.coarse(now + rules.renew_every);
             }
-            // No vote: the node is yet to be asked for that slot, and has nothing of the token.
+            // No vote: the node is still to be asked for that slot, and has nothing of the token.
             Reply::Chosen { .. } => {
                 self.vote = Vote::Unasked;
                 self.answer = Answer::NotAsked;
                 self.requests.reached = self.requests.reached.saturating_sub(1);
             }
             Reply::Quarantined { left } => self.quarantine(ticket, *left, now, rules),
-            // The node rejected the deadline, and has done nothing. The reply has told its clock, so
-            // the next request has a better one.
+            // The node rejected the deadline, and has done nothing. The reply has brought its
+            // clock, so the next request has a better deadline.
             Reply::Late if phase == Phase::Asking && !self.asked_again && now < ticket.deadline => {
                 self.asked_again = true;
                 // Plain commands may have left a value there that does not count.
@@ -350,9 +350,9 @@ impl NodeVote {
         self.answer = answer;
     }
 
-    /// No vote. Of an extension: the vote that was there is gone, but the node gives it to nobody
-    /// else as long as the quarantine lasts. To end the lease now would free the other nodes before
-    /// its holder knows.
+    /// No vote. Of an extension: the vote that was there is gone, but the node grants no other as
+    /// long as the quarantine lasts. To end the lease now would free the other nodes before its
+    /// holder knows.
     fn quarantine(&mut self, ticket: &RequestContext, left: Duration, now: Instant, rules: &Rules) {
         let less = clock::drift_allowance(left, rules.drift);
         let kept = ticket.sent + left.saturating_sub(less);
@@ -373,7 +373,7 @@ impl NodeVote {
         self.requests.renew_at = now;
     }
 
-    /// No answer, or one that is no vote. What stood there stands as long as it did.
+    /// No answer, or an answer that is no vote. What stood there stands as long as it did.
     fn fail(&mut self, ticket: &RequestContext, fault: &Fault, now: Instant, phase: Phase) {
         let open = phase == Phase::Asking || self.vote == Vote::Awaited;
         if open && matches!(ticket.op, Op::Acquire { .. }) {

@@ -16,7 +16,7 @@ use crate::wakers::Wakers;
 
 impl Hold {
     /// Asks all nodes to lengthen this [lease](Hold::lease) of the token to `ttl`, and waits for a
-    /// quorum. One that was passed on is lost for who asks.
+    /// quorum. A lease that was passed on is lost for this caller.
     ///
     /// What is asked in the last moment of the lease may be too late on the nodes, which do nothing
     /// behind its end as it was known then. Where another request has lengthened it meanwhile, this

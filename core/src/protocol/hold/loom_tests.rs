@@ -141,7 +141,7 @@ fn the_loss_of_a_lease_that_was_passed_on_wakes_its_watcher() {
         let passes = beside(&hold, |hold| hold.pass_on(&terms(b"lock:{a}")));
         let watches = beside(&hold, |hold| {
             let hold = hold.me.upgrade().expect("it is held");
-            // The lease before it is lost for nobody: its user has released it.
+            // The previous lease is lost for no user: its user has released it.
             if hold.lease() == 1 {
                 let mut watch = hold.lost(1);
                 wait(|cx| Pin::new(&mut watch).poll(&mut Context::from_waker(cx.waker())));

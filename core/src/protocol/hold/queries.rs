@@ -51,17 +51,17 @@ impl Hold {
         self.act(Event::TakesSlot { slot }, now).done
     }
 
-    /// Whether it is yet to be found out which slot the token is to have.
+    /// Whether the home still has to choose the slot that the token is to have.
     pub(crate) fn is_undecided(&self) -> bool {
         self.ask_claim(|claim, env| claim.is_undecided(env))
     }
 
-    /// Which slot the home has chosen, of which nothing has come yet.
+    /// The slot that the home has chosen, of which nothing has come so far.
     pub(crate) fn chosen(&self) -> Option<u32> {
         self.ask_claim(|claim, env| claim.chosen(env))
     }
 
-    /// By which commands a lock is asked for that was not waited for yet.
+    /// The commands that ask for a lock for which this client has not waited so far.
     pub(crate) fn cheapest_path(&self, now: Instant) -> Path {
         self.ask_claim(|claim, env| claim.cheapest_path(now, env))
     }
@@ -185,7 +185,7 @@ impl Hold {
         self.state().claim.lease()
     }
 
-    /// Whether this lease of the token is valid now, and not one that followed it.
+    /// Whether this lease of the token is valid now, and not a lease that followed it.
     pub(super) fn holds(&self, lease: u32) -> bool {
         self.is_held() && self.lease() == lease
     }
@@ -216,8 +216,8 @@ impl Hold {
         Duration::ZERO
     }
 
-    /// Since when the lease is held, and of which group it is; nothing of one that is over. It
-    /// tells its user of no loss.
+    /// Since when the lease is held, and of which group it is; nothing of a lease that is over. Its
+    /// user learns of no loss by this.
     pub(crate) fn age(&self, now: Instant) -> Option<(Group, Duration)> {
         self.state().claim.age(now)
     }
@@ -282,7 +282,7 @@ impl Hold {
 
     /// Ends this [lease](Hold::lease) of the token here, and leaves its votes. Returns how much of
     /// `max_hold` is left, if that is bounded; `None`, and nothing has changed, unless the lease is
-    /// valid. One that has been passed on meanwhile is another's.
+    /// valid. A lease that has been passed on meanwhile is another's.
     pub(crate) fn export(&self, lease: u32) -> Option<Option<Duration>> {
         let now = self.set.clock.now();
         let exported = self.act(Event::Exports { lease }, now).done;
@@ -400,7 +400,7 @@ impl Hold {
         View::of(&self.set, &self.terms, &state.bound)
     }
 
-    /// The fence that a node which has lost its counter is told by a renewal.
+    /// The fence that a renewal carries for a node which has lost its counter.
     #[cfg(test)]
     pub(crate) fn renews_fence(&self) -> u64 {
         match self.state().claim.renewal(self.terms.timing.ttl) {

@@ -111,7 +111,7 @@ impl Sink for Release {
             }
             _ => {}
         }
-        // Whoever waits is woken once, at the answer that decides.
+        // A waiting caller is woken once, at the answer that decides.
         let wakers = if self.is_decided(&state) {
             state.wakers.take()
         } else {

@@ -15,7 +15,7 @@ use crate::token::SystemRng;
 
 const TTL: Duration = Duration::from_secs(10);
 const NOW: Instant = Instant(1_000_000_000);
-/// The server that gave the votes, and the one that was promoted; what their clocks show.
+/// The server that gave the votes, and the server that was promoted; what their clocks show.
 const FORMER: (u64, u64) = (7, 50_000_000);
 const PROMOTED: (u64, u64) = (8, 90_000_000);
 
@@ -200,7 +200,7 @@ fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<Hold>) {
 }
 
 /// A vote that was lengthened and is worth less than was asked for, since its node's clock has
-/// stepped meanwhile, is made up for by one that is yet to come.
+/// stepped meanwhile, is made up for by a vote that is still to come.
 #[test]
 fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
     const STEP: u64 = 3_000_000;

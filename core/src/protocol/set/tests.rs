@@ -159,7 +159,7 @@ fn what_asks_once_waits_for_a_quorum_of_connections_or_until_there_can_be_none()
     }
 }
 
-/// A node that is connected to once somebody has waited for it.
+/// A node that is connected to once a task has waited for it.
 struct Comes(AtomicBool);
 
 impl Link for Comes {
@@ -209,7 +209,7 @@ fn what_was_asked_in_vain_is_asked_again_where_connections_were_lost() {
     }
 }
 
-/// A clock on which nothing happens while somebody sleeps.
+/// A clock on which nothing happens while a task sleeps.
 #[derive(Default)]
 struct Passes(AtomicU64);
 

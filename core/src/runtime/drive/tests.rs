@@ -3,12 +3,13 @@ use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::Context;
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
 use crate::runtime::wait::run;
-use crate::runtime::wheel::{State, Who};
+use crate::runtime::wheel::{BREATH, State, Who};
 use crate::sync::{Mutex, lock};
 
 /// A task of the runtime that answers each request with the thread it ran on.
@@ -180,7 +181,7 @@ fn what_a_call_of_a_binding_has_sent_leaves_whatever_becomes_of_the_call() {
 fn the_io_thread_takes_a_wheel_that_nobody_took() {
     let (echo, io_thread) = echo();
     blocking::wait(echo.ask());
-    // Nobody calls any more, and yet the runtime goes on.
+    // No thread calls any more, and yet the runtime goes on.
     let (tell, told) = mpsc::channel();
     echo.driver.handle().spawn(async move {
         #[allow(clippy::disallowed_methods)]
@@ -196,7 +197,7 @@ fn others_are_served_while_a_caller_waits_and_when_it_leaves() {
     let (echo, io_thread) = echo();
     let (first, second) = (echo.clone(), echo.clone());
     let (tell, told) = mpsc::channel::<()>();
-    // Drives, and has nothing to do there until it is told.
+    // Drives, and has nothing to do there until the test releases it.
     let (release, released) = tokio::sync::oneshot::channel::<()>();
     let long = thread::spawn(move || {
         blocking::wait(async {
@@ -326,7 +327,7 @@ fn reader(driver: &'static Driver) -> (std::os::unix::net::UnixStream, mpsc::Rec
     (ours, told)
 }
 
-/// Waits until a loop would be told that there is something to read.
+/// Waits until a loop would hear that there is something to read.
 #[cfg(target_os = "linux")]
 fn is_told(driver: &Driver, milliseconds: i32) -> bool {
     let mut poll = libc::pollfd {
@@ -348,7 +349,7 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
     let (mut stream, told) = reader(driver);
     let here = thread::current().id();
     let within = Duration::from_secs(10);
-    // Others needed the I/O: it is the I/O thread's for a while, and no loop is told.
+    // Others needed the I/O: it is the I/O thread's for a while, and no loop hears of it.
     assert!(
         driver
             .step(vec![Box::pin(async {})])
@@ -381,7 +382,7 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
             told.recv_timeout(within).unwrap();
         }
     }
-    // Nor is a loop told of what a blocking caller reads.
+    // Nor does a loop hear of what a blocking caller reads.
     blocking::wait(echo.ask());
     stream.write_all(&[0]).unwrap();
     assert!(!is_told(driver, 0));

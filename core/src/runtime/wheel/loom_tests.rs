@@ -1,5 +1,5 @@
-//! The wheel in all interleavings: what is rung for is woken once, whoever
-//! drives, and without a timer.
+//! The wheel in all interleavings: what is rung for is woken once, by any thread that drives, and
+//! without a timer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -12,7 +12,7 @@ use crate::protocol::claim::Path;
 use crate::protocol::claim::home::{self, Next, NodeState};
 use crate::protocol::retry;
 
-/// After this many polls in a row that nobody has answered all nodes are asked.
+/// After this many polls in a row without an answer all nodes are asked.
 const ALL_ASKED: u32 = 3;
 
 /// This many times the nodes that refused are asked again for a slot of a semaphore. Whose slot
@@ -106,7 +106,7 @@ impl AcquireLoop<'_> {
         let deaf = line.is_some_and(|line| line.deaf);
         let readers = line.is_some_and(|line| line.shared);
         let first = place == Some(0);
-        // The home, too, has to let no reader past: it does so for those whom it can call.
+        // The home, too, has to let no reader past: it does so for the waiters that it can call.
         let is_queued = !deaf;
         if readers && first && is_queued && self.terms.keys.mode == Mode::Exclusive {
             self.hold().reserve(home, now);
@@ -171,7 +171,7 @@ impl AcquireLoop<'_> {
                     };
                     return;
                 }
-                // Whoever holds those calls us from there too.
+                // The holder whose calls are held by these nodes calls this waiter from there too.
                 let slot = self.hold().mode().slot().is_some();
                 let homes = if tries >= 2 && !slot {
                     nodes
@@ -194,9 +194,9 @@ impl AcquireLoop<'_> {
         matches!(self.terms.keys.mode, Mode::AnySlot(_)) && tries >= SLOT_TRIES
     }
 
-    /// What follows from what the waiter was told.
+    /// What follows from a notice to the waiter.
     pub(super) fn take_notice(&mut self, notice: Notice, now: Instant) {
-        // While others than the home may call it is not told which one did.
+        // While others than the home may call, the notice does not say which node did.
         let by_home = notice.called && !matches!(self.stage, Stage::Asking { .. });
         if let Some(home) = self.home.filter(|_| by_home) {
             // It is there, whatever it left without an answer before.
@@ -217,7 +217,7 @@ impl AcquireLoop<'_> {
             Stage::Waiting { .. } if notice.subscribed => {
                 self.poll();
             }
-            // Somebody has released what we were refused for.
+            // A holder has released what this waiter was refused for.
             Stage::Asking {
                 tries,
                 again: Some(_),

@@ -196,7 +196,7 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
         (refused(0, true), 2),
         (refused(1, true), 0),
         (refused(0, false), 0),
-        // The home does not queue whom it cannot call.
+        // The home does not queue a waiter that it cannot call.
         (refused_to(0, 0, true), 0),
     ];
     for (refused, reserves) in cases {
@@ -450,7 +450,7 @@ fn a_slot_that_others_refuse_again_and_again_is_given_up() {
             sink.on_reply(ticket, if node == home { vote } else { taken }, None);
             asking.turn();
         }
-        // Somebody calls, so that nobody waits for the time of the next try.
+        // The test calls, so that no waiter waits for the time of the next try.
         let subscriber = asking.nodes[home].subscriber.get().expect("subscribed to");
         let slot = Some(1);
         subscriber.on_message(home, Hint { number, slot });

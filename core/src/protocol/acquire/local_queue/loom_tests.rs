@@ -1,5 +1,5 @@
-//! The line in all interleavings: whoever waits is called, none is called
-//! beside another, and nothing stays when all have gone.
+//! The queue in all interleavings: each call that waits gets its turn, none gets it beside another,
+//! and nothing stays when all have gone.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -68,7 +68,7 @@ struct Shop {
     lines: Arc<LocalQueues>,
     set: Arc<Set>,
     watchdog: Arc<Watchdog>,
-    /// Who asks or holds.
+    /// The calls that ask or hold.
     inside: AtomicUsize,
     served: AtomicUsize,
 }

@@ -176,7 +176,7 @@ fn a_fence_stands_where_it_was_stored() {
     assert_eq!((mark.stored, mark.failed), (44, false));
     let mark = apply(&mut votes, CONFIRM, failed(FaultKind::Timeout, true));
     assert_eq!((mark.stored, mark.failed), (44, true));
-    // One that was asked without a candidate tells what others have stored.
+    // A node that was asked without a candidate reports what others have stored.
     let mut blind = asked();
     blind.0[0].ask(0, false, NOW);
     let mark = apply(&mut blind, ACQUIRE, granted(41));
@@ -305,7 +305,7 @@ fn a_certain_vote_is_remembered_with_its_server() {
     // An answer that was overtaken shortens nothing.
     let before = Instant(SENT.0 - 5);
     assert_eq!(vote(before, 7), (COUNTED, 7));
-    // Another server has no part in what the one before held.
+    // Another server has no part in what the previous server held.
     assert_eq!(vote(before, 8), (Instant(COUNTED.0 - 5), 8));
     let _ = votes.0[0].take(&ticket(EXTEND), &Reply::NotMine, NOW, Phase::Held, &rules());
     assert_eq!(votes.0[0].end, Instant::NEVER);

@@ -23,17 +23,16 @@ pub(crate) use endpoint::{Endpoint, Sentinels, shown};
 use endpoint::{number_of, percent_decoded, with_database};
 use listed::Discovery;
 
-/// Who has named the nodes of a client.
+/// Origin of a client's node list: errors about a node say where its URL came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Whoever made the client.
+    /// The caller passed the list when the client was made.
     Caller,
     /// The environment variable of this name.
     Environment(&'static str),
     /// The file of this path, which the caller did not name.
     File(&'static str),
-    /// Nobody, not even the environment variable of this name: it is the node that
-    /// is tried then.
+    /// The default node of this name: neither the caller nor the environment variable named any.
     Nobody(&'static str),
 }
 
@@ -84,7 +83,7 @@ impl Address {
     pub(crate) fn parse(index: usize, text: &str, origin: Origin) -> Result<Address, Error> {
         let wrong = |why: &str| Error::invalid(format!("node {}: {why}{origin}", index + 1));
         let text = text.trim();
-        // `localhost:6379` is a URL too, of the scheme `localhost`.
+        // A text such as `localhost:6379` parses as a URL with the scheme `localhost`.
         if !text.contains(":/") {
             let hint = if text.contains('@') { ESCAPES } else { "" };
             return Err(wrong(&format!(
@@ -99,7 +98,8 @@ impl Address {
         {
             return Err(wrong(&format!("the URL asks for TLS, and {WITHOUT_TLS}")));
         }
-        // Its list of hosts is nothing that a URL has.
+        // A list of hosts, as these schemes have it, is no valid URL, so it is cut before the
+        // parser.
         if let Some((by, tls, rest)) = listed::scheme(text) {
             return Address::of_several(by, tls, rest, origin).map_err(|why| wrong(&why));
         }
@@ -146,7 +146,7 @@ impl Address {
                         "db" => db = value.into_owned(),
                         "user" | "username" => user = Some(value.into_owned()),
                         "pass" | "password" => password = Some(value.into_owned()),
-                        // Not shown: it may be the rest of a password.
+                        // The part is not shown: it may be the rest of a password.
                         _ => {
                             return Err(wrong(
                                 "its query holds what is not understood in a redis+unix URL: db, \
@@ -166,7 +166,7 @@ impl Address {
                 (Endpoint::Memory(name), shown)
             }
             other => {
-                // Not shown where it is long: it may be a password that has `:/`.
+                // A long scheme is not shown: it may be a password that contains `:/`.
                 return Err(wrong(&format!(
                     "its scheme is {}, which is not understood: {FORMS}",
                     given::shown("scheme", other)
@@ -214,7 +214,7 @@ impl Address {
         })
     }
 
-    /// That of one of its servers, of a node that is a cluster.
+    /// The address of one server of a node that is a cluster.
     pub(crate) fn of_cluster(&self, at: Endpoint) -> Address {
         Address {
             shown: format!("{} of {}", shown(&at), self.shown).into(),
@@ -308,7 +308,7 @@ mod tests {
         ] {
             for user in ["", "u"] {
                 let url = format!("redis://{user}:{password}@h:6379");
-                // As a list of URLs is cut.
+                // The text is cut where a list of URLs is cut.
                 let first = url
                     .split(',')
                     .map(|url| Address::parse(0, url, Origin::Caller));

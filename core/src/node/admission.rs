@@ -68,9 +68,9 @@ pub struct Expected {
     pub quarantine: Duration,
 }
 
-/// How much longer the server whose place another has taken may give votes, to clients that
-/// have not heard of it: until it is told that it is a replica. Sentinels took 10 s for that
-/// with one that had been stopped, and 6 s with one that ran.
+/// How much longer a replaced master may give votes to clients that have not heard of the failover:
+/// until a sentinel reconfigures it as a replica. Sentinels took 10 s for a master that had been
+/// stopped, and 6 s for one that ran.
 pub const GRACE: Duration = Duration::from_secs(15);
 
 impl Expected {
@@ -94,9 +94,9 @@ impl Expected {
         }
     }
 
-    /// The same where other servers take the places of those that fail. They have what was
-    /// replicated, so none is wholly new; and a quarantine begins when one of them is met,
-    /// so it outlasts the votes of the server before, too.
+    /// The same expectations where replicas take the places of masters that fail. A promoted
+    /// replica has what was replicated, so it is never wholly new; and its quarantine begins when a
+    /// client meets it, so it outlasts the votes of the replaced master, too.
     pub fn failing_over(self) -> Expected {
         Expected {
             declares: false,
@@ -118,7 +118,7 @@ pub(crate) struct Gate {
     pub(crate) connect_timeout: Duration,
     /// How many replicas must have a vote before it counts.
     pub(crate) wait_replicas: u32,
-    /// It was said that a node has fewer.
+    /// Whether the log has said that a node has fewer replicas.
     pub(crate) told_few: AtomicBool,
     pub(crate) record_key: Arc<[u8]>,
     pub(crate) quarantine_key: Arc<[u8]>,
@@ -128,9 +128,9 @@ pub(crate) struct Gate {
     pub(crate) scratch_key: Arc<[u8]>,
     /// The name of the client's inbox.
     pub(crate) inbox: Arc<[u8]>,
-    /// It was said that messages do not get through.
+    /// Whether the log has said that messages do not get through.
     pub(crate) told_deaf: AtomicBool,
-    /// It was said that a node tells no run, or not where it has itself.
+    /// Whether the log has said that a node reports no run id, or (below) not its own address.
     pub(crate) told_runless: AtomicBool,
     pub(crate) told_placeless: AtomicBool,
     pub(crate) roster: Roster,

@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// The same in other words.
+    /// This fault with another text.
     pub(crate) fn told_as(self, text: impl Into<String>) -> Fault {
         Fault {
             text: foreign::message(text).into(),
@@ -58,12 +58,12 @@ impl Fault {
         }
     }
 
-    /// The same, for this cause.
+    /// This fault with this cause.
     pub(crate) fn because(self, cause: Cause) -> Fault {
         Fault { cause, ..self }
     }
 
-    /// The same, of which the cause is the lock's own, or the node's.
+    /// This fault, caused by the lock (true) or by the node (false).
     pub(crate) fn of_lock(self, of_lock: bool) -> Fault {
         Fault { of_lock, ..self }
     }
@@ -87,9 +87,9 @@ pub enum FaultKind {
     /// Credentials, permissions, certificates, or the database are wrong: it
     /// will not recover by itself.
     Misconfigured,
-    /// Its record is of another set, or of this one on other terms.
+    /// The node's record is of another set, or of this set on other terms.
     Foreign,
-    /// It has no record, and cannot be given one before other nodes of the list serve.
+    /// The node has no record, and cannot be given one before other nodes of the list serve.
     Unfounded,
     /// Our own queue to the node is full, or its client is closed.
     Refused,
@@ -121,24 +121,24 @@ pub enum Cause {
 /// States of a server, as its errors name them, in which it gives no vote to any lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerState {
-    /// Its memory is full.
+    /// The server's memory is full.
     OutOfMemory,
-    /// It cannot write its snapshots, and so takes no writes.
+    /// The server cannot write its snapshots, and so takes no writes.
     CannotPersist,
-    /// It has fewer replicas than it is to have for writes.
+    /// The server has fewer replicas than its configuration demands for writes.
     FewReplicas,
     /// A script runs on it, and does not end.
     RunsScript,
-    /// It has as many clients as it takes.
+    /// The server has as many clients as it takes.
     ManyClients,
-    /// It takes clients of its own machine alone.
+    /// The server takes clients of its own machine alone.
     Protected,
-    /// It reads its data.
+    /// The server is reading its data.
     Loading,
-    /// It is a replica without a link to its master.
+    /// The server is a replica without a link to its master.
     NoMaster,
-    /// It is a replica.
+    /// The server is a replica.
     ReadOnly,
-    /// It is of a cluster that serves no more.
+    /// The server is of a cluster that serves no more.
     ClusterDown,
 }

@@ -19,29 +19,30 @@ pub struct Keys {
     /// How long the counter of fences lives after a grant or a renewal; `None`
     /// without fences.
     pub fence_ttl: Option<Duration>,
-    /// Whom a vote lets in beside it.
+    /// Which other votes this vote lets in beside it.
     pub mode: Mode,
-    /// Of a lease that was another client's, what it was there: an [`Op::Acquire`] is given this
-    /// one's vote and no other, and the request's value comes in its place. What stands there else
+    /// The lease of another client that this one takes over: an [`Op::Acquire`] replaces the vote
+    /// of that lease by the request's value, and takes no other vote. Anything else under the key
     /// is [not ours](Reply::NotMine).
     pub adopts: Option<Box<Adopted>>,
-    /// Of a lock in Redisson's layout, who has it: see [`Field`].
+    /// The owner, of a lock in Redisson's layout: see [`Field`].
     pub field: Option<Field>,
 }
 
 /// A lease of another client that is taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Adopted {
-    /// Its value, whose vote is taken over.
+    /// The value of the lease, whose vote is taken over.
     pub value: Value,
-    /// For how long that is banned from then on, whether it stands there or not: what its
-    /// client has sent before may come yet, and an [`Op::Extend`] would store it anew.
+    /// For how long the node bans that value from then on, whether it stands there or not: a
+    /// request that its client has sent before may arrive late, and an [`Op::Extend`] would store
+    /// it anew.
     pub ban: Duration,
 }
 
-/// Who has a lock in Redisson's layout. There the lock's key is a hash with one field, the
-/// owner's, which counts how often that has entered; whose tokens those counts are is kept in
-/// the key that is the [queue's](AuxKeys::queue) of other locks. Nobody is queued.
+/// The owner of a lock in Redisson's layout. There the lock's key is a hash with one field for the
+/// owner, which counts its entries; the tokens of those entries are kept in the key that is the
+/// [queue's](AuxKeys::queue) of other locks. So no waiter is queued.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
     /// The name of the field.
@@ -53,21 +54,21 @@ pub struct Field {
 /// In which mode a lock is held, or asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// By one alone.
+    /// One holder has the lock alone.
     #[default]
     Exclusive,
-    /// By many at once, who are called readers, and by nobody alone.
+    /// Many holders, called readers, share the lock; none has it alone.
     Shared,
     /// A semaphore of this many slots, of which any will do. It is asked for, and not held:
     /// what is held is one of its slots.
     AnySlot(u32),
-    /// The slot of this number, counted from 0: by one alone, as a lock, beside those that
-    /// hold the others. Whoever waits, waits for all of them in one queue.
+    /// The slot of this number, counted from 0: its holder has it alone, as a lock, beside the
+    /// holders of the other slots. A waiter waits for all slots in one queue.
     Slot(u32),
 }
 
 impl Mode {
-    /// Whether a vote in it lets nobody in beside it: it is the lock's, or one slot's.
+    /// Whether a vote in this mode excludes every other one: from the lock, or from one slot.
     pub fn is_alone(self) -> bool {
         !matches!(self, Mode::Shared)
     }
@@ -121,9 +122,9 @@ impl Keys {
     }
 }
 
-/// Which lock it is, among all of a client's: whoever asks whether two requests are for one lock
-/// compares these. Its key does not tell, for a raw lock and one in Redisson's layout may have the
-/// same; the keys that go with it tell namespace, layout and name.
+/// The identity of a lock among all of a client's: two requests are for one lock where these are
+/// equal. The lock's key does not suffice, for a raw lock and a lock in Redisson's layout may have
+/// the same; the keys that go with it tell namespace, layout and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockId(Arc<[u8]>);
 
@@ -138,14 +139,14 @@ impl LockId {
 /// is held has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AuxKeys {
-    /// That of the queue, and behind it that of the counter. No two locks have them alike.
+    /// The key of the queue, and behind it the key of the counter. No two locks have equal ones.
     keys: LockId,
     /// How long the first is.
     queue: u32,
 }
 
 impl AuxKeys {
-    /// Of the keys of the queue and the counter.
+    /// Makes the keys from those of the queue and the counter.
     pub fn of(queue: &[u8], counter: &[u8]) -> AuxKeys {
         AuxKeys {
             keys: LockId([queue, counter].concat().into()),
@@ -153,7 +154,7 @@ impl AuxKeys {
         }
     }
 
-    /// Of which lock they are.
+    /// The lock that the keys belong to.
     pub fn id(&self) -> &LockId {
         &self.keys
     }
@@ -190,7 +191,8 @@ impl AuxKeys {
     /// Whether the lock is a raw one, which has no readers: those under its key are of a lock of
     /// another namespace, and hold it.
     pub fn is_raw(&self) -> bool {
-        // `NAMESPACE#q:` and a `#`, with which no other name begins here.
+        // The queue of a raw lock begins with `NAMESPACE#q:#`; the queue of no other lock begins
+        // so.
         let mark = self.mark().and_then(|mark| self.queue().get(mark + 2));
         mark == Some(&b'#')
     }
@@ -214,7 +216,7 @@ pub struct Waits {
     pub most: u32,
 }
 
-/// One place in a node's queue. Not a token: it may leave at any time.
+/// One place in a node's queue. It is no token: the waiter may leave at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Names it among all that its client ever had.

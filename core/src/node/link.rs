@@ -31,28 +31,26 @@ pub struct RequestContext {
 
 /// Where the reply to a request goes.
 pub trait Sink: Send + Sync {
-    /// Takes the reply. Called once for each request, at the latest a moment
-    /// after its deadline, on any thread; must not block. `time`: the node's
-    /// `TIME` in µs as it answered, where it told.
+    /// Takes the reply. The link calls this once for each request, at the latest a moment after its
+    /// deadline, on any thread; it must not block. `time`: the node's `TIME` in µs as it answered,
+    /// where the reply has it.
     fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>);
 
-    /// Whether the request still matters. One that does not is not written,
-    /// and not written again: an acquire must never follow the release of its
-    /// token.
+    /// Whether the request still matters. A link neither writes nor repeats a request that does
+    /// not: an acquire must never follow the release of its token.
     fn wanted(&self) -> bool;
 }
 
 /// The seam to a node.
 ///
-/// Requests to one node are carried out in the order of the calls, as long as
-/// the connection stands. A [`Op::Release`] is sent again after each reconnect
-/// until it is acknowledged or `give_up` has come, whatever was told to its
-/// sink meanwhile.
+/// The node carries out requests in the order of the calls, as long as the connection stands. The
+/// link sends an [`Op::Release`] again after each reconnect until the node has acknowledged it or
+/// `give_up` has come, whatever reply its sink was given meanwhile.
 pub trait Link: Send + Sync + 'static {
-    /// Queues a request. Never blocks; may call the sink before it returns. What
-    /// it returns is the wake-up that it owes: whoever sends [rings](Link::ring)
-    /// for it, once everything that leaves together is queued. That holds for an
-    /// empty one too: the task has been woken then, but is yet to be driven.
+    /// Queues a request. Never blocks; may call the sink before it returns. It returns the wake-up
+    /// that it owes: the caller [rings](Link::ring) for it, once everything that leaves together is
+    /// queued. An empty wake-up is rung for too: the task has been woken then, but is yet to be
+    /// driven.
     #[must_use]
     fn send(
         &self,
@@ -139,9 +137,9 @@ pub trait Link: Send + Sync + 'static {
     }
 }
 
-/// The subscriber of an inbox: who is told of the messages that come without
-/// having been asked for. They are hints: one may be lost, late, or sent twice.
-/// Called on the I/O thread; must not block, but may send requests.
+/// The subscriber of an inbox, which is given the messages that a node publishes unasked. A message
+/// is a hint: it may be lost, late, or sent twice. The link calls it on the I/O thread; it must not
+/// block, but may send requests.
 pub trait Subscriber: Send + Sync {
     /// `node` tells a waiter that its turn has come.
     fn on_message(&self, node: usize, hint: Hint);
@@ -152,8 +150,8 @@ pub trait Subscriber: Send + Sync {
     /// [awaited](Subscriber::is_awaited).
     fn on_subscribed(&self, node: usize);
 
-    /// Whether anybody waits for messages of `node`: then a connection that was
-    /// lost, and had subscribed, is made again although no request asks for it.
+    /// Whether a waiter awaits messages of `node`: then the link makes a lost connection that had
+    /// subscribed again, although no request asks for it.
     fn is_awaited(&self, node: usize) -> bool {
         let _ = node;
         false

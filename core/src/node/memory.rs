@@ -52,18 +52,18 @@ pub struct MemoryNode {
     keys: BTreeMap<Arc<[u8]>, (StoredValue, Instant)>,
     /// Counters of fences, and the ends of their lives.
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
-    /// Whose the last fence is that a lease has told, by the keys of counters: the first 48 bits
-    /// of its token, and that fence.
+    /// The last fence that a lease has reported, by the keys of counters: the first 48 bits of the
+    /// lease's token, and that fence.
     told: BTreeMap<Arc<[u8]>, (u64, u64)>,
-    /// Who waits, by the keys of their queues.
+    /// The waiters, by the keys of their queues.
     lines: BTreeMap<Arc<[u8]>, NodeQueue>,
-    /// Who shares a lock, by the keys of the sets.
+    /// The readers that share a lock, by the keys of the sets.
     readers: BTreeMap<Arc<[u8]>, Readers>,
     /// The locks in Redisson's layout that are held.
     hashes: BTreeMap<Arc<[u8]>, redisson::Hashed>,
     /// Whose the counts of those are, by the keys of the tokens.
     tokens: BTreeMap<Arc<[u8]>, redisson::Tokens>,
-    /// Who is told that one of those is free.
+    /// The waiters that are notified when such a lock is free.
     listening: redisson::Listening,
     /// Which values were forced out.
     bans: bans::Bans,
@@ -121,18 +121,18 @@ impl MemoryNode {
         true
     }
 
-    /// One more listens on an inbox.
+    /// Counts another subscriber of an inbox.
     pub fn subscribe(&mut self, inbox: &Arc<[u8]>) {
         self.listeners.subscribe(inbox);
     }
 
-    /// One less listens on it.
+    /// Counts one subscriber of an inbox less.
     pub fn unsubscribe(&mut self, inbox: &[u8]) {
         self.listeners.unsubscribe(inbox);
     }
 
-    /// Whether clients may publish messages and ask who listens. They may, to
-    /// begin with.
+    /// Permits or forbids clients to publish messages and to ask for the number of subscribers. A
+    /// new node permits it.
     pub fn permit_messages(&mut self, permitted: bool) {
         self.listeners.forbidden = !permitted;
     }
@@ -157,7 +157,7 @@ impl MemoryNode {
         !(self.keys.is_empty() && self.hashes.is_empty())
     }
 
-    /// Of every living key of bans the values with their ends, and the moment the key's life
+    /// The banned values with their ends, by living key of bans, and the moment that the key's life
     /// ends.
     pub fn bans(
         &self,

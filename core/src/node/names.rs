@@ -100,7 +100,7 @@ pub fn name_of(namespace: &str, key: &[u8]) -> Option<Vec<u8>> {
     (lock_key(namespace, name, Naming::Tagged).ok()? == key).then(|| name.to_vec())
 }
 
-/// How many slots a semaphore may have: whoever asks for one looks at all of them.
+/// How many slots a semaphore may have. The bound exists because a request looks at all of them.
 pub(crate) const MOST_SLOTS: u32 = 128;
 
 /// The name of the semaphore of which that is a slot's lock, and the number of the slot. `None` for any other key,
@@ -235,7 +235,7 @@ mod tests {
         fn a_key_tells_its_name(name in proptest::collection::vec(proptest::sample::select(b"ab#{}:".to_vec()), 1..9)) {
             if let Ok(key) = lock_key("lock:", &name, Naming::Tagged) {
                 let told = name_of("lock:", &key).unwrap();
-                // `{x}` and `x` are one name.
+                // The names `{x}` and `x` mean one lock.
                 prop_assert_eq!(lock_key("lock:", &told, Naming::Tagged).unwrap(), key);
             }
         }
@@ -275,10 +275,11 @@ mod tests {
                 error.contains("begins with the namespace `lock:`"),
                 "{error}"
             );
-            // In Redisson's layout names are keys, too, though its users never ask for raw ones.
+            // In Redisson's layout names are keys, too; the error must not speak of raw names, for
+            // its users never ask for those.
             assert!(!error.contains("raw"), "{error}");
         }
-        // python-redis-lock has such keys.
+        // The library python-redis-lock has such keys.
         for name in [
             "lock:x",
             "lock:",
@@ -304,7 +305,8 @@ mod tests {
             let name = name.as_bytes();
             let counter = format!("redisson_lock_token:{behind}");
             assert_eq!(redisson("lock:", name).counter(), counter.as_bytes());
-            // Where the tokens are there is no queue, of a raw lock of that name neither.
+            // The key that keeps tokens in Redisson's layout is the queue of other layouts, so
+            // neither the lock nor a raw lock of that name has a queue.
             let tokens = redisson("lock:", name);
             assert!(tokens.queue().starts_with(b"lock:#h:#"));
             let channel = format!("redisson_lock__channel:{behind}");
@@ -445,14 +447,15 @@ mod tests {
             let (one, other) = (slot(&x, slots.0), slot(&y, slots.1));
             let same = x == y && slots.0 == slots.1;
             prop_assert_eq!(one.lock == other.lock, same);
-            // By its key: one lock may have two names, with its braces and without.
+            // The lock is compared by its key, for it may have two names, with its braces and
+            // without.
             let found = slot_of("lock:", &one.lock).map(|(name, slot)| (key(&name), slot));
             prop_assert_eq!(found, (slots.0 < 128).then(|| (Some(x.clone()), slots.0.into())));
             for key in [&x, one.aux.queue(), one.aux.counter()] {
                 prop_assert_eq!(slot_of("lock:", key), None);
             }
             prop_assert_eq!(one.aux.counter() == other.aux.counter(), same);
-            // Those of all slots, and of all of them the hash slot.
+            // The queue and the bans are keys of all slots together, and share one hash slot.
             for all in [|k: &Keys| k.aux.queue().to_vec(), |k: &Keys| k.aux.bans()] {
                 let (one, other) = (all(&one), all(&other));
                 prop_assert_eq!(one == other, x == y);
@@ -483,8 +486,8 @@ mod tests {
 
         #[test]
         fn a_lock_key_is_no_companion_key(a in name()) {
-            // AuxKeys of any name are `lock:#f:…`, `lock:#q:…`, `lock:#s:…`, `lock:#x:…`,
-            // `lock:#node`, `lock:#quarantine`: no lock key begins so.
+            // No lock key begins as the keys beside it do: `lock:#f:…`, `lock:#q:…`, `lock:#s:…`,
+            // `lock:#x:…`, `lock:#node`, `lock:#quarantine`.
             if let Ok(key) = lock_key("lock:", &a, Naming::Tagged) {
                 prop_assert!(!key.starts_with(b"lock:#"));
                 prop_assert!(hash_tag(&key).is_some());

@@ -27,22 +27,22 @@ pub struct Voted {
 /// What a node answered behind them, to the trailer of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// It holds the record that it was admitted with, or that is not minded.
+    /// The node holds the record that it was admitted with, or the client does not mind the record.
     pub admitted: bool,
-    /// It is in quarantine, and that is minded.
+    /// The node is in quarantine, and the client minds it.
     pub quarantined: bool,
-    /// Its `TIME`, in µs.
+    /// The node's `TIME`, in µs.
     pub time: u64,
 }
 
 /// What a native acquire has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its requester is told this.
+    /// The requester is given this reply.
     Reply(Reply),
-    /// Void, for the node holds another record.
+    /// The vote is void, for the node holds another record.
     OtherRecord,
-    /// Void, for the node is in quarantine: the script says for how long.
+    /// The vote is void, for the node is in quarantine: the script says for how long.
     Quarantined,
 }
 
@@ -50,7 +50,7 @@ pub enum Outcome {
 /// what the guess may be wrong by.
 const SPARE: Duration = Duration::from_millis(5);
 
-/// The same at most, for it ends with a whole millisecond.
+/// The most that [`SPARE`] comes to: a key ends with a whole millisecond, so it is rounded up.
 pub const LONGER: Duration = Duration::from_millis(6);
 
 /// When a key ends that is to stand for `ttl` from the node's `time` on: in µs that are
@@ -70,8 +70,8 @@ pub fn key_end_of(asked: Instant, (time, at): (u64, Instant), ttl: Duration) -> 
     key_end(time, ttl)
 }
 
-/// The outcome of a native acquire with these answers. One that was refused, or plain
-/// and thus without a trailer, needs none.
+/// The outcome of a native acquire with these answers. A refused acquire, or a plain one without a
+/// trailer, needs no trailer.
 pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Outcome {
     let Op::Acquire { ttl, candidate, .. } = request.op else {
         return Outcome::Reply(Reply::Released { held: voted.stored });
@@ -93,8 +93,8 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
     }
     let left = request.not_after.saturating_sub(trailer.time);
     let left = Duration::from_micros(left);
-    // The guess of the node's clock was wrong by more than a vote can bear. By now it is
-    // known better, and a script makes the key last.
+    // The guess of the node's clock was wrong by more than a vote can bear. The answer has brought
+    // a better reading, and a script makes the key last.
     if left < (ttl / 2) {
         return Outcome::Reply(Reply::Late);
     }
@@ -186,7 +186,7 @@ mod tests {
         let at = |time| Trailer { time, ..GOOD };
         for (trailer, expected) in [
             (GOOD, granted(7, 1_000)),
-            // Its clock is behind the guess, or ahead of it.
+            // The node's clock is behind the guess, or ahead of it.
             (at(TIME - 90_000), granted(7, 1_000)),
             (at(TIME + 105_000), granted(7, 900)),
             (at(TIME + 1_005_000), Outcome::Reply(Reply::Late)),

@@ -13,7 +13,7 @@ impl Nodes {
         (0..count).collect()
     }
 
-    /// One.
+    /// The set of one node.
     pub fn one(node: usize) -> Nodes {
         Nodes(1 << node)
     }

@@ -16,8 +16,8 @@ pub enum Reply {
         /// sent, where that may be less than the ttl.
         lasts: Option<Duration>,
     },
-    /// Native acquire: something stands under the key. Who holds the lock, and for how
-    /// long, is not told.
+    /// Native acquire: something stands under the key. The plain command does not tell the holder,
+    /// nor for how long it holds.
     Taken,
     /// Acquire: another's value stands there, or the lock is reserved for
     /// another.
@@ -45,11 +45,11 @@ pub enum Reply {
     Confirmed,
     /// Confirm: a fence is stored that is not below all of the block.
     Greater {
-        /// That fence.
+        /// The fence that the node has stored.
         fence: u64,
     },
-    /// Acquire, or extend: the node is in quarantine, gives no new vote, confirms none
-    /// but to whom counts it, and is no home.
+    /// Acquire, or extend: the node is in quarantine. It gives no new vote, confirms a vote only to
+    /// a request that may count it, and is no home.
     Quarantined {
         /// How long yet.
         left: Duration,
@@ -72,25 +72,26 @@ pub enum Reply {
     /// Acquire, of a semaphore: this slot is free, and it is reserved for the waiter, if there
     /// is one. It is no vote.
     Chosen {
-        /// Its number.
+        /// The slot's number.
         slot: u32,
     },
     /// Inspect: what is there.
     Seen(Box<Seen>),
     /// Reserve: whether it was.
     Reserved {
-        /// Nobody has the lock for itself, and it was not reserved for another.
+        /// The reservation was made: no holder has the lock for itself, and it was not reserved for
+        /// another waiter.
         done: bool,
     },
     /// No answer, or an answer that is no vote.
     Failed(Fault),
 }
 
-/// So many bytes of a value, a label or a record are told. Ours have fewer; what stands under a key
-/// of ours may be anybody's, and of any length.
+/// How many bytes of a value, a label or a record an inspection returns. Ours have fewer; a
+/// stranger may have put anything of any length under a key of ours.
 pub const TOLD: usize = 2048;
 
-/// So many of those that share a lock are told at once.
+/// How many of the readers that share a lock an inspection returns.
 pub const SHARERS: usize = 16;
 
 /// What a node has of a lock.
@@ -101,20 +102,21 @@ pub struct Seen {
     /// How long that will last unless it is renewed; `None`: it has no end. Zero where
     /// nothing stands.
     pub left: Option<Duration>,
-    /// By whose value the lock is held or kept; of readers by the one whose vote ends last. Of
-    /// a foreign one of another type it is empty.
+    /// The value that holds or keeps the lock; of readers the value whose vote ends last. A foreign
+    /// key of another type has an empty one.
     pub value: Option<Value>,
     /// The last fence that was counted; 0 for none.
     pub fence: u64,
-    /// The last fence that was taken for the value's own lease, where the node has been told; else 0.
+    /// The last fence that the value's own lease has reported to the node; 0 where it has reported
+    /// none.
     pub own: u64,
     /// How many wait in the queue.
     pub queued: u32,
-    /// Of the slots of a [semaphore](Mode::AnySlot), how many are held.
+    /// How many slots of a [semaphore](Mode::AnySlot) are held.
     pub slots: u32,
     /// How many share the lock.
     pub readers: u32,
-    /// Of those up to [`SHARERS`] whose votes end last, the last of all behind the others.
+    /// The readers whose votes end last, at most [`SHARERS`], in the order of their ends.
     pub sharers: Vec<Value>,
     /// How much longer the node is in quarantine.
     pub quarantine: Duration,
@@ -131,7 +133,7 @@ pub enum Standing {
     Shared,
     /// A vote that was given back, with `keep`.
     Kept,
-    /// It is free, and reserved for a waiter.
+    /// The lock is free, and reserved for a waiter.
     Reserved,
     /// What no client of ours has put there.
     Foreign,
@@ -142,7 +144,7 @@ pub enum Standing {
 pub struct QueueInfo {
     /// How many wait before us; `None`: we do not stand there.
     pub place: Option<u32>,
-    /// Nobody listens on our inbox there.
+    /// The node counts no subscriber of our inbox.
     pub deaf: bool,
     /// Readers hold the lock.
     pub shared: bool,

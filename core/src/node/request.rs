@@ -12,17 +12,16 @@ use crate::clock::Instant;
 pub struct Request {
     /// What to do.
     pub op: Op,
-    /// An [`Op::Acquire`] that is asked with `SET … NX`, or an [`Op::Release`] that
-    /// deletes by value: cheaper for the node than a script, for a lock that nobody
-    /// waits for. It is never sent twice: what has to be asked again is asked by
-    /// script.
+    /// An [`Op::Acquire`] that is asked with `SET … NX`, or an [`Op::Release`] that deletes by
+    /// value: cheaper for the node than a script, for a lock without waiters. The link never sends
+    /// it twice: a repetition is asked by script.
     pub native: bool,
     /// For which lock.
     pub keys: Arc<Keys>,
     /// The value that marks our vote: the token, and the label if there is
     /// one. Empty in a release that takes back no vote.
     pub value: Value,
-    /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
+    /// The waiter that asks, if the call waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
     /// How an [`Op::Release`] leaves the lock.
     pub leaving: AfterRelease,
@@ -36,11 +35,11 @@ pub struct Request {
 /// The scripts of docs/reference/protocol.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Store the value for `ttl` if the key is free and it is the waiter's turn:
-    /// the lock is reserved for it, or for nobody and no other is before it in
-    /// the queue. For a key that holds the value already, outside of a quarantine:
-    /// lengthen its life to `ttl` and count a new fence. Of a [semaphore](Mode::AnySlot)
-    /// store no value, but choose a slot, and reserve that for the waiter.
+    /// Store the value for `ttl` if the key is free and it is the waiter's turn: the node has
+    /// reserved the lock for this waiter, or has reserved it for none and this waiter is first in
+    /// the queue. For a key that holds the value already, outside of a quarantine: lengthen its
+    /// life to `ttl` and count a new fence. For a [semaphore](Mode::AnySlot) store no value, but
+    /// choose a slot, and reserve that for the waiter.
     Acquire {
         /// Auto-release time.
         ttl: Duration,
@@ -51,9 +50,9 @@ pub enum Op {
         /// Whether this node is the waiter's home: where it is refused it is
         /// queued, or its place lengthened.
         home: bool,
-        /// Whether the waiter's home has let it in, where it is to share the lock: it has voted
-        /// for the value. A [reservation](Op::Reserve) for one that wants the lock for itself
-        /// keeps it out no more.
+        /// Whether the waiter's home has let it in, where it is to share the lock: the home has
+        /// voted for the value. A [reservation](Op::Reserve) for a waiter that wants the lock for
+        /// itself then keeps it out no more.
         let_in: bool,
         /// How many fences are taken at once, at least 1. The vote's own is the
         /// first of them.
@@ -81,17 +80,17 @@ pub enum Op {
         /// How many fences are taken at once, at least 1.
         block: u32,
     },
-    /// Delete the key if it holds our value; take the waiter out of the queue,
-    /// and end a reservation for it. If the lock is free then, it is reserved
-    /// for the first who waits, who is told. Where the lock is to stay taken
-    /// (see [`AfterRelease`]) our value stays, dead: nothing but its end takes it away, and
-    /// nobody is told. Of a [semaphore](Mode::AnySlot) the waiter goes, and what was reserved
-    /// for it of its slots is free.
+    /// Delete the key if it holds our value; take the waiter out of the queue, and end a
+    /// reservation for it. If the lock is free then, the node reserves it for the first waiter and
+    /// notifies that. Where the lock is to stay taken (see [`AfterRelease`]) our value stays, dead:
+    /// nothing but its end takes it away, and no waiter is notified. For a
+    /// [semaphore](Mode::AnySlot) the waiter leaves the queue, and a slot that was reserved for it
+    /// is free.
     Release,
     /// Look, and change nothing.
     Inspect,
-    /// Reserve the lock for the waiter, who wants it for itself, if nobody has it so: no
-    /// reader comes any more, and those that are there go. It is no vote.
+    /// Reserve the lock for the waiter, which wants it for itself, if no holder has it so: the node
+    /// lets no further reader in, and the present ones leave in time. A reservation is no vote.
     Reserve {
         /// For how long.
         long: Duration,
@@ -104,13 +103,13 @@ pub enum AfterRelease {
     /// Free.
     #[default]
     Free,
-    /// Taken, until this moment of the client's clock: whoever writes the request says how
-    /// long that is yet.
+    /// Taken, until this moment of the client's clock: the request says how long that still is when
+    /// it is written.
     TakenUntil(Instant),
     /// Taken for so long from when the node carries it out, as it goes over the wire.
     TakenFor(Duration),
-    /// Free, though it was to stay taken, and whoever's value it is. That is banned for so
-    /// long: no script stores it, or lengthens it. Also where it does not stand.
+    /// Free, though it was to stay taken, and whatever value holds it. The node bans that value for
+    /// so long, also where it does not stand: no script stores or lengthens it meanwhile.
     Forced(Duration),
 }
 
@@ -142,13 +141,12 @@ fn whole_millis(length: Duration) -> Duration {
 /// Whether an extension stores a vote anew that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// It does not.
+    /// The node's answer does not count.
     No,
-    /// It does, unless the node is in quarantine.
+    /// The node's answer counts, unless the node is in quarantine.
     Yes,
-    /// It does, also in quarantine, on this server: the lease has had a vote of
-    /// that very one whose end is still ahead, so no other vote on it can be
-    /// pending (rule R11).
+    /// The node's answer counts, also in quarantine, on this server: the lease has a vote of that
+    /// very server whose end is still ahead, so no other vote on it can be pending (rule R11).
     InQuarantine {
         /// See [`RequestContext::server`].
         server: u64,

@@ -27,7 +27,7 @@ struct Bounds {
 /// led. Each is compared with itself alone: that another answers is no step.
 #[derive(Debug, Default)]
 pub struct NodeTimes {
-    /// By the server's number, those that answered last first.
+    /// The clocks by the server's number; a clock that answered last is first.
     known: Vec<(u64, NodeTime)>,
 }
 
@@ -101,8 +101,8 @@ impl NodeTime {
         drift: f64,
     ) -> Option<Step> {
         let time = i64::try_from(time).ok()?;
-        // Our clock is cut to whole µs below, so one more on each side; and by the
-        // time of the arrival the node's may have run ahead by the drift.
+        // Each bound is wider by 1 µs, for our clock is cut to whole µs below; and by the time of
+        // the arrival the node's clock may have run ahead by the drift.
         let ahead = 1 + drifted(sent.until(received), drift);
         let new = Bounds {
             low: time.checked_sub(micros(received))?.checked_sub(1)?,
@@ -113,7 +113,7 @@ impl NodeTime {
             self.known = Some(new);
             return None;
         };
-        // Replies may be looked at in another order than they arrived in.
+        // The caller may observe replies in another order than they arrived in.
         let apart = old.at.until(received).max(received.until(old.at));
         let slack = drifted(apart, drift);
         let (low, high) = (
@@ -174,7 +174,7 @@ mod tests {
         let mut node = NodeTime::default();
         assert_eq!(node.observe(at(10), at(11), 1_000_010_500, 0.01), None);
         assert_eq!(node.observe(at(20), at(21), 1_000_020_500, 0.01), None);
-        // 500 ms forward.
+        // The node's clock has stepped 500 ms forward.
         let step = node.observe(at(30), at(31), 1_000_530_500, 0.01).unwrap();
         assert!((500_000..503_000).contains(&step.0), "{step:?}");
         assert_eq!(node.observe(at(40), at(41), 1_000_540_500, 0.01), None);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(told(7, 10, 1_000_010_500), None);
         assert_eq!(told(8, 20, 1_000_520_500), None);
         assert_eq!(told(7, 30, 1_000_030_500), None);
-        // It stepped while the other was asked.
+        // The server's clock stepped while the other server was asked.
         assert_eq!(told(8, 40, 1_000_540_500), None);
         assert!(told(7, 50, 1_000_550_500).is_some_and(|step| step.0 > 0));
         for server in 100..110 {
@@ -200,7 +200,8 @@ mod tests {
         let shows = |node: &NodeTimes, server| node.of(server).estimate(at(60));
         assert_eq!(shows(&node, 108), Some(108_000_000_000 - 500 + 5));
         assert_eq!(shows(&node, 7), None);
-        // In the middle of the round trip, but that the clock may have run ahead since.
+        // The estimate is the middle of the round trip, widened by what the clock may have run
+        // ahead since.
         assert_eq!(
             node.present().estimate(at(60)),
             Some(109_000_000_000 - 500 + 5)
@@ -208,8 +209,7 @@ mod tests {
     }
 
     proptest! {
-        // A clock that only drifts is never accused, and the truth is always
-        // within the bounds.
+        // A clock that only drifts is never accused, and the true time is always within the bounds.
         #[test]
         fn drift_is_no_step(
             rate in -0.01f64..0.01,

@@ -26,13 +26,13 @@ impl Value {
         self.identity() == other.identity()
     }
 
-    /// Whether it proves that its bearer has the lease of `held`: it has the token. The same text
-    /// proves nothing where it is none of ours, for anybody may guess or read that.
+    /// Whether this value proves that its bearer has the lease of `held`: it has the same token. An
+    /// equal text that is none of our values proves nothing, for any client may guess or read that.
     pub fn proves(&self, held: &Value) -> bool {
         self.is_ours() && self.is_of_one_lease_with(held)
     }
 
-    /// The same lease's with this label.
+    /// The value of the same lease with this label.
     pub fn labelled(&self, label: &str) -> Value {
         Value([self.identity(), label.as_bytes()].concat().into())
     }

@@ -28,7 +28,7 @@ pub(super) fn parse(tls: bool, rest: &str) -> Result<ClusterUrl, String> {
         listed,
     } = listed(rest, tls, PORT, "server", FORM)?;
     if !matches!(url.path(), "" | "/") {
-        // Not shown: behind a `/` in a password it is the rest of that.
+        // The part is not shown: behind a `/` in a password it is the rest of the password.
         return Err(format!(
             "it names a database, and a cluster has one alone (write `/` in a password as %2F): \
              {FORM}"

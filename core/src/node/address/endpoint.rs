@@ -27,7 +27,7 @@ pub(crate) struct Seeds {
     pub(crate) hosts: Vec<Endpoint>,
 }
 
-/// Who knows where the master is, and by what name.
+/// The sentinels that know where the master is, and the master's name there.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sentinels {
     /// The master's name.
@@ -60,7 +60,7 @@ pub(super) fn number_of(db: &str) -> Result<i64, &'static str> {
     db.parse::<i64>()
         .ok()
         .filter(|db| (0..=i64::from(i32::MAX)).contains(db))
-        // Not shown: behind a `/` in a password it is the rest of that.
+        // The text is not shown: behind a `/` in a password it is the rest of the password.
         .ok_or("the database is not a number (write `/` in a password as %2F)")
 }
 

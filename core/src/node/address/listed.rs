@@ -72,7 +72,7 @@ pub(super) fn listed(
         });
         hosts.push(Endpoint::Tcp { host, port, tls });
     }
-    // The rest is as in any other URL.
+    // The rest is parsed as any other URL, with a host that stands for the list.
     let url = Url::parse(&format!("redis://{login}host{path}"))
         .map_err(|e| format!("not a URL ({e}): {form}"))?;
     let decoded = |text: &str, what: &str| {

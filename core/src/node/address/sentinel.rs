@@ -38,7 +38,7 @@ pub(super) fn parse(tls: bool, rest: &str) -> Result<SentinelUrl, String> {
     };
     let path = url.path();
     if path.contains('@') {
-        // What stands before it may be the rest of a password that has a `/`.
+        // The part before it is not shown: it may be the rest of a password that has a `/`.
         return Err(format!(
             "its path has an `@` (write `/` in a password as %2F, and `@` in the master's name as \
              %40): {FORM}"
@@ -90,7 +90,7 @@ fn take_query(
                 return Err(format!("it names two databases: {FORM}/1"));
             }
             "db" => db = Some(value),
-            // Not shown: it may be the rest of a password.
+            // The part is not shown: it may be the rest of a password.
             _ => {
                 return Err(
                     "its query holds what is not understood: db, sentinel_user and \

@@ -1,19 +1,21 @@
-//! A cluster as one node: what is asked of it goes to the server that serves the hash slot of
+//! A cluster as one node: the link sends each request to the server that serves the hash slot of
 //! the lock's key (Redis cluster specification). All keys of one lock share a hash slot.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | [`hash_slot`](crate::node::hash_slot) | which hash slot a key belongs to, and a short tag of each |
-//! | [`map`](crate::node::redis::map) | which server serves which hash slots, as one of them says |
-//! | [`routes`] | where a request goes, and what becomes of one that was sent elsewhere |
+//! | [`hash_slot`](crate::node::hash_slot) | which hash slot a key belongs to, and a short tag of
+//! each |
+//! | [`map`](crate::node::redis::map) | which server serves which hash slots, as a server reports
+//! them |
+//! | [`routes`] | where a request goes, and what becomes of a request that was sent elsewhere |
 //!
-//! A shard is a primary and the hash slots that it serves. Each has a connection as any node
-//! has, with all that this does about deadlines, doubt and releases; so what is here routes,
-//! and asks nothing itself. Shards are asked by scripts alone: plain commands tell too little of
-//! a key whose hash slot is being moved.
+//! A shard is a primary and the hash slots that it serves. Each shard has a connection as any node
+//! has, with all that a connection does about deadlines, doubt and releases; so this module routes,
+//! and asks nothing itself. Shards are asked by scripts alone: plain commands tell too little of a
+//! key whose hash slot is being moved.
 //!
-//! redis-rs's cluster client does not serve here: it repeats requests by itself, so an acquire
-//! may be carried out behind the release of its token, and nobody hears of it.
+//! redis-rs's cluster client does not serve here: it repeats requests by itself, so a server could
+//! carry out an acquire after the release of its token, and the client would not learn of it.
 
 pub(crate) mod routes;
 
@@ -49,7 +51,7 @@ impl ClusterLink {
         async move { keeps.0.clone().run().await }
     }
 
-    /// The same, begun anew where a bug ends it.
+    /// The task of [`run`](Self::run), which restarts after a panic.
     pub(crate) fn last(&self) -> impl Future<Output = ()> + Send + use<> {
         let keeps = MapKeeper(self.0.clone());
         async move {

@@ -1,9 +1,9 @@
-//! Where a request goes, and what becomes of one that its server does not serve.
+//! Where a request goes, and what becomes of a request that its server does not serve.
 //!
-//! What a server of the cluster says of one hash slot (`MOVED`) counts at once, and the whole
-//! map is asked for anew. Whoever is sent elsewhere is sent there before anything that is asked
-//! later: both happen in one lock. A request of a token that was released meanwhile is not sent
-//! again; see [`Sink::wanted`](crate::node::Sink::wanted).
+//! A redirection of one hash slot (`MOVED`) counts at once, and the task asks for the whole map
+//! anew. A redirected request goes to its new server before any later request of that hash slot:
+//! both happen under one lock. A request whose token was released meanwhile is not sent again; see
+//! [`Sink::wanted`](crate::node::Sink::wanted).
 
 mod reader;
 mod redirects;
@@ -66,7 +66,7 @@ struct RoutesState {
     shards: Vec<ShardLink>,
     /// The place of the shard that serves each hash slot.
     map: Box<[u16]>,
-    /// It may be wrong: another is to be read.
+    /// Whether the map may be wrong, so that another is to be read.
     stale: bool,
     /// Why nothing is asked of the node any more, but to release.
     refused: Option<Fault>,
@@ -77,9 +77,10 @@ struct RoutesState {
     subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that reads maps.
     task: Wakers,
-    /// It is to look once more before it sleeps.
+    /// Whether the task is to look once more before it sleeps.
     fresh: bool,
-    /// It has ended before its time, and the next is not begun: nobody would answer in time.
+    /// Whether the task has panicked and waits for its restart. A request fails at once meanwhile,
+    /// for no task would answer it in time.
     rests: bool,
     closed: bool,
 }
@@ -97,7 +98,8 @@ struct ParkedRequest {
     why: &'static str,
 }
 
-/// What is due once the lock is dropped: whoever is told of a request may send another at once.
+/// What is due once the lock is dropped: a sink that is given a reply may send another request at
+/// once, which takes the lock again.
 #[derive(Default)]
 struct Notifications {
     owed: Wakers,
@@ -105,7 +107,7 @@ struct Notifications {
 }
 
 impl Notifications {
-    /// The item has failed. A release is kept by whoever has it.
+    /// Fails the item. The caller keeps a release that it is to send again.
     fn fail(&mut self, item: &mut Item, fault: Fault) {
         self.tells(item.sink.take(), item.ticket, fault);
     }
@@ -114,7 +116,7 @@ impl Notifications {
         self.told.extend(sink.map(|sink| (sink, ticket, fault)));
     }
 
-    /// So has what waited for a map that nobody reads any more.
+    /// Fails an item that waits for a map, because the task that reads maps has ended.
     fn has_ended(&mut self, item: &mut Item) {
         let sent = item.is_sent();
         self.fail(item, Fault::new(FaultKind::Unreachable, HAS_ENDED, sent));
@@ -137,7 +139,8 @@ impl RoutesState {
         }
     }
 
-    /// The item goes to whoever serves it, or waits for that to be known.
+    /// Sends the item to the shard that serves its hash slot, or parks it until the map names that
+    /// shard.
     fn route(&mut self, mut item: Box<Item>, after: &mut Notifications) {
         if let Some(fault) = self.refused.clone().filter(|_| !item.is_release()) {
             return after.fail(&mut item, fault);
@@ -259,7 +262,7 @@ impl Routes {
         })
     }
 
-    /// Queues an item for whoever serves it; returns the wake-up that is owed.
+    /// Queues an item for the shard that serves its hash slot; returns the wake-up that is owed.
     pub(super) fn put(&self, item: Box<Item>) -> Option<Wakers> {
         let mut after = Notifications::default();
         lock(&self.state).route(item, &mut after);
@@ -393,7 +396,7 @@ impl Routes {
             let item = &mut waits.item;
             if item.due() <= now {
                 let late = || Fault::new(FaultKind::Timeout, waits.why, item.is_sent());
-                // Between one that gave no map and the next, what it said is what there is.
+                // The last attempt to read a map says best why there is no map.
                 let mapless = guard.mapless.as_ref();
                 let fault = match mapless.filter(|_| guard.place_of(item).is_none()) {
                     Some(fault) => Fault {
@@ -427,7 +430,7 @@ impl Routes {
         next
     }
 
-    /// Its URL names servers of two clusters.
+    /// Refuses the node because its URL names servers of two clusters.
     fn refuse(&self, fault: Fault) {
         lock(&self.state).refused = Some(fault.clone());
         (self.target.gate.warn)(event!(

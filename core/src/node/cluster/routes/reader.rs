@@ -93,7 +93,8 @@ impl Reader {
                 drop(state);
                 let (routes, first) = (self.routes.clone(), self.first);
                 let (known, ids) = (routes.primaries(), self.ids.clone());
-                // Another each time: this one may be cut off from the others.
+                // The reader begins with another server each time: this one may be cut off from the
+                // others.
                 self.first = self.first.wrapping_add(1);
                 self.asking = Some(Box::pin(async move {
                     map_of(&routes.target, &known, &ids, first).await

@@ -70,7 +70,7 @@ impl Router for Routes {
                 state.wait(item, now + pause, why, &mut after)
             }
         }
-        // For the map.
+        // The task looks at once: the redirection shows that the map is out of date.
         state.fresh = true;
         after.owed.extend(state.task.take());
         drop(guard);

@@ -4,13 +4,13 @@
 /// What has happened to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuarantineCause {
-    /// It came without the record of the set.
+    /// The node came without the record of the set.
     New,
-    /// Its server runs anew.
+    /// The node's server has restarted.
     Restarted,
     /// Another server runs in its place.
     Promoted,
-    /// Its clock has stepped.
+    /// The node's clock has stepped.
     Clock,
 }
 

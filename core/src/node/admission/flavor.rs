@@ -11,14 +11,14 @@ use UnsupportedServer::{ActiveActive, Clustered, Kvrocks, Proxy, Scriptless, Sen
 /// What a server is, by its own account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flavor {
-    /// It does not tell: its user may not ask, or what it says has no version.
+    /// The server does not tell: the user may not ask, or the answer has no version.
     #[default]
     Untold,
     /// Redis, or a fork that calls itself so, of this version.
     Redis(String),
     /// Valkey of this version.
     Valkey(String),
-    /// It can be no node, whatever its settings.
+    /// The server can be no node, whatever its settings.
     Unsupported(UnsupportedServer),
 }
 
@@ -28,7 +28,8 @@ impl Flavor {
         if let Some(kind) = UnsupportedServer::in_info(&get) {
             return Flavor::Unsupported(kind);
         }
-        // Valkey says that it is Redis 7.2.4, too, for old clients.
+        // Valkey also claims to be Redis 7.2.4, for old clients; so its own version is asked for
+        // first.
         let version = |field| get(field).filter(|version| !version.is_empty());
         match (version("valkey_version"), version("redis_version")) {
             (Some(version), _) => Flavor::Valkey(foreign::told(&version)),
@@ -46,7 +47,7 @@ impl Flavor {
         }
     }
 
-    /// Its version, in its own count.
+    /// The server's version, in its own count.
     pub(crate) fn version(&self) -> Option<&str> {
         match self {
             Flavor::Redis(version) | Flavor::Valkey(version) => Some(version),
@@ -54,7 +55,7 @@ impl Flavor {
         }
     }
 
-    /// Of which kind it is, if that can be no node.
+    /// The kind of the server, if that can be no node.
     pub(crate) fn unsupported(&self) -> Option<UnsupportedServer> {
         match self {
             Flavor::Unsupported(kind) => Some(*kind),
@@ -125,7 +126,8 @@ pub enum UnsupportedServer {
     Sentinel,
     /// Kvrocks, which speaks Redis's protocol and is none.
     Kvrocks,
-    /// One of several masters that take writes and replicate each other: two of them can
+    /// The server is one of several masters that take writes and replicate each other: two of them
+    /// can give one vote twice.
     /// give one vote twice.
     ActiveActive,
     /// What leads to one server or another, key by key.
@@ -195,10 +197,10 @@ impl UnsupportedServer {
         let says = |name: &str, word: &str| get(name).is_some_and(|said| said == word);
         if get("kvrocks_version").is_some() {
             Some(Kvrocks)
-        // Valkey has the field under a name of its own.
+        // Valkey has a field of its own for the mode.
         } else if says("redis_mode", "sentinel") || says("server_mode", "sentinel") {
             Some(Sentinel)
-        // KeyDB, as soon as it follows another: a lone one says `master`.
+        // KeyDB shows itself once it follows another server: a lone one says `master`.
         } else if says("role", "active-replica") {
             Some(ActiveActive)
         } else {
@@ -219,7 +221,8 @@ impl UnsupportedServer {
         match &*unknown(code, detail)?.to_ascii_lowercase() {
             "eval" | "evalsha" | "script" => Some(Scriptless),
             "info" | "publish" | "subscribe" => Some(Proxy),
-            // It comes before all that else is asked of keys, and there is no other server
+            // The command comes before every other that asks about keys, and no other server knows
+            // the commands above and not this one.
             // that knows the commands above and not this one.
             "get" => Some(Sentinel),
             _ => None,
@@ -230,11 +233,11 @@ impl UnsupportedServer {
 /// The command that a server says it does not know.
 fn unknown<'a>(code: &str, detail: &'a str) -> Option<&'a str> {
     let said = match code {
-        // Envoy's errors have no code, so their first word is taken for one.
+        // Envoy's errors have no code, so the parser takes their first word for the code.
         "unsupported" => detail.strip_prefix("command")?,
         _ => detail.split_once("unknown command")?.1,
     };
-    // In quotes of one kind or another, and maybe with its arguments behind it.
+    // The name stands in quotes of one kind or another, and arguments may follow it.
     let name = said.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let end = name.find(|c: char| !c.is_ascii_alphanumeric());
     Some(&name[..end.unwrap_or(name.len())])
@@ -307,7 +310,7 @@ mod tests {
                 "SELECT is not allowed in cluster mode",
                 Some(Clustered),
             ),
-            // These need not be known; and what a command says is not its name.
+            // The first need not be known; and what a command answers is not its name.
             ("ERR", "unknown command 'DELEX', with args: 'eval'", None),
             ("ERR", "unknown command 'HELLO'", None),
             ("ERR", "unknown command", None),

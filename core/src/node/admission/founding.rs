@@ -29,10 +29,11 @@ pub struct Observation {
     pub run: Option<String>,
     /// What a node without a record, or with a pledge, may have lost.
     pub newness: Newness,
-    /// It holds a pledge, and [may have voted](super::may_have_voted) before that was written.
+    /// The node holds a pledge, and [may have voted](super::may_have_voted) before that was
+    /// written.
     pub voted: bool,
-    /// Its clock has stepped forward while it was in quarantine, or may have
-    /// been: the quarantine may have ended too early.
+    /// The node's clock has, or may have, stepped forward while it was in quarantine: the
+    /// quarantine may have ended too early.
     pub stepped: bool,
 }
 
@@ -41,7 +42,7 @@ pub struct Observation {
 enum ShownRecord {
     /// Nothing, as yet.
     Unknown,
-    /// It could not be reached, or does not serve, when it was tried last.
+    /// The node could not be reached, or did not serve, when a connection tried it last.
     Absent,
     /// No record.
     Blank(Newness),
@@ -51,14 +52,14 @@ enum ShownRecord {
     Ours(u64),
     /// A record of another set, or of this one on other terms.
     Foreign,
-    /// It lives in this process and keeps no record.
+    /// The node lives in this process and keeps no record.
     Apart,
 }
 
 /// What is to be done about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may vote: its record is good as it is.
+    /// The node may vote: its record is good as it is.
     Admit,
     /// Replace its record by this one, with a quarantine unless that is zero;
     /// then look again.
@@ -66,16 +67,16 @@ pub enum Admission {
     /// What follows depends on other nodes that have yet to be seen: look again
     /// when one has [changed](super::Survey::poll_change).
     Wait,
-    /// It may not vote; why.
+    /// The node may not vote, for this reason.
     Refuse(Refusal),
 }
 
 /// Why a node may not vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its record is of another set, or on other terms.
+    /// The node's record is of another set, or on other terms.
     Foreign(String),
-    /// It has no record, and cannot be given one now.
+    /// The node has no record, and cannot be given one now.
     Unfounded(String),
 }
 
@@ -189,7 +190,7 @@ impl SetView {
                 self.names[foreign.0]
             )));
         }
-        // The set stands: this node has lost its record, or is new in its place.
+        // The set stands, so this node has lost its record, or is new in its place.
         if let Some(epoch) = self.epoch(node) {
             return match pledge {
                 Some(pledge) => self.raise(pledge, epoch, look),
@@ -202,7 +203,7 @@ impl SetView {
         let missing =
             |shown: &ShownRecord| matches!(shown, ShownRecord::Unknown | ShownRecord::Absent);
         if others().any(|other| missing(other.1)) {
-            // Whoever is named as missing has been tried.
+            // The client names a node as missing only after a connection has tried it.
             return if others().any(|other| *other.1 == ShownRecord::Unknown) {
                 Admission::Wait
             } else {

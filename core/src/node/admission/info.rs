@@ -13,8 +13,8 @@ use crate::node::Memory;
 pub enum Newness {
     /// Nothing: it has run for longer than any vote lives, and stored nothing.
     New,
-    /// It stored nothing in this run, but an earlier one may have ended so short
-    /// ago that votes are lost which count for this long yet.
+    /// The server stored nothing in this run, but an earlier run may have ended so recently that it
+    /// has lost votes which count for this long yet.
     Young(Duration),
     /// Anything.
     Used,
@@ -23,13 +23,13 @@ pub enum Newness {
 /// Why a server cannot be a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// It is of a kind that can be no node.
+    /// The server is of a kind that can be no node.
     Unsupported(UnsupportedServer),
-    /// It is of a version before the first that will do.
+    /// The server's version is below the first that will do.
     Old,
-    /// It is a replica.
+    /// The server is a replica.
     Replica,
-    /// It drops keys when it is full.
+    /// The server drops keys when its memory is full.
     Evicts,
 }
 
@@ -47,10 +47,10 @@ fn is_harmless(name: &str) -> bool {
         "info" | "hello" | "auth" | "ping" | "select" | "get" | "time" | "client" | "command" => {
             true
         }
-        // Redis 6.2 counts all kinds of SCRIPT as one.
+        // Redis 6.2 counts all kinds of SCRIPT as one, so the bare name is harmless, too.
         "script" => matches!(sub, "" | "load"),
-        // Valkey 9.1 sends itself CONFIG GET when it starts; 6.2 counts all kinds
-        // of CONFIG as one.
+        // Valkey 9.1 sends itself CONFIG GET when it starts; Redis 6.2 counts all kinds of CONFIG
+        // as one, so the bare name is not harmless.
         "config" => sub == "get",
         "del" | "unlink" | "flushall" | "flushdb" => false,
         _ => false,
@@ -85,14 +85,15 @@ pub fn may_have_voted(commandstats: &str) -> bool {
 /// Where a server stands in the order of masters, as its histories of replication tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PromotionHistory {
-    /// The one that it is at.
+    /// The history that the server is at.
     own: u64,
-    /// The one that it went on from when it was promoted; `None`: it never was.
+    /// The history that the server went on from when it was promoted; `None`: it never was
+    /// promoted.
     from: Option<u64>,
 }
 
 impl PromotionHistory {
-    /// Whether nobody was master between `before` and this one.
+    /// Whether no other server was master between `before` and this one.
     pub(crate) fn follows(self, before: PromotionHistory) -> bool {
         self.from.is_none_or(|from| from == before.own)
     }
@@ -107,7 +108,7 @@ pub struct Info {
     /// Where it stands in the order of masters.
     pub(crate) promotions: PromotionHistory,
     flavor: Flavor,
-    /// It runs in cluster mode, and is not taken for a [shard](Info::of_shard).
+    /// The server runs in cluster mode, and is not taken for a [shard](Info::of_shard).
     in_cluster: bool,
     /// `host:port` of its master, for a replica.
     master: Option<String>,
@@ -118,7 +119,7 @@ pub struct Info {
     pub(crate) memory: Option<Memory>,
     /// How long it has run, in whole seconds by its own clock.
     uptime: Option<u64>,
-    /// It never was a replica, and dropped nothing, in this run.
+    /// The server never was a replica, and dropped nothing, in this run.
     untouched: bool,
 }
 
@@ -138,7 +139,7 @@ impl Info {
         let memory = bytes("used_memory").zip(bytes("maxmemory"));
         let history = get("master_replid2");
         Info {
-            // One of another kind would not fit into a record.
+            // A run id of another form would not fit into a record.
             run: get("run_id")
                 .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()))
                 .map(|id| run_of(id, history.as_deref())),
@@ -180,7 +181,7 @@ impl Info {
     pub fn newness(&self, commandstats: &str, votes_last: Duration) -> Newness {
         let counts = commandstats.lines();
         let mut names = counts.filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
-        // It has just answered INFO: one that does not count that counts nothing.
+        // The server has just answered INFO: statistics without that command count nothing.
         let counts_all = names.clone().any(|name| name == "info");
         let (true, true, Some(uptime)) = (
             counts_all && names.all(is_harmless),
@@ -197,7 +198,7 @@ impl Info {
         }
     }
 
-    /// Of which kind it is, if that can be no node.
+    /// The kind of the server, if that can be no node.
     pub(crate) fn unsupported(&self) -> Option<UnsupportedServer> {
         let clustered = self.in_cluster.then_some(UnsupportedServer::Clustered);
         self.flavor.unsupported().or(clustered)
@@ -228,16 +229,17 @@ impl Info {
             Flavor::Redis(_) | Flavor::Valkey(_) => {
                 Err("it is not in cluster mode: write redis:// in place of redis+cluster://".into())
             }
-            // What it says of itself is not permitted, perhaps.
+            // The server's own account may be forbidden to the user, so it need not show a version.
             Flavor::Untold => Ok(self),
-            // It is refused for its kind.
+            // The caller refuses the server for its kind.
             Flavor::Unsupported(_) => Ok(self),
         }
     }
 
-    /// The same, with what kind of reason it is.
+    /// Why the server will not do, and the kind of that reason.
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Rejection, String)> {
-        // First, for what such a server says of its version, role and memory is not as it looks.
+        // The kind comes first, for such a server's version, role and memory are not what they look
+        // like.
         if let Some(kind) = self.unsupported() {
             return Some((Rejection::Unsupported(kind), kind.sentence().into()));
         }
@@ -308,7 +310,7 @@ mod tests {
             ),
             ("maxmemory:0", "maxmemory:100", "allkeys-lru"),
             ("maxmemory:0", "cluster_enabled:1", "cluster mode"),
-            // A version and a role that would be refused for other reasons.
+            // The version and the role would be refused for other reasons, too.
             ("7.0.15", "4.0.0\nkvrocks_version:2.9.0", "Kvrocks"),
             ("role:master", "role:active-replica", "active-replica"),
         ] {
@@ -330,7 +332,7 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(first, run(&promoted("c1")));
         assert_eq!(first.len(), 40);
-        // A server that says nothing of it, or cannot: as one that never was a replica.
+        // A server that does not tell its history, or cannot, counts as never promoted.
         for silent in ["", "0"] {
             assert_eq!(run(&promoted(silent)), run(GOOD));
         }
@@ -347,7 +349,7 @@ mod tests {
         let (second, third) = (promotions("b", "a"), promotions("c", "b"));
         assert!(second.follows(first) && third.follows(second));
         assert!(!third.follows(first));
-        // One that never was promoted took nobody's place: it has restarted.
+        // A server that never was promoted took the place of no other: it has restarted.
         assert!(promotions("d", &zeros).follows(third) && promotions("d", "").follows(third));
     }
 
@@ -403,7 +405,7 @@ mod tests {
         ] {
             assert_eq!(newness(GOOD, &stats(&[name])), Newness::Used, "{name}");
         }
-        // It does not count, or does not say.
+        // The server counts no commands, or does not say.
         assert_eq!(newness(GOOD, "# Commandstats\r\n"), Newness::Used);
         assert_eq!(newness("", &quiet), Newness::Used);
         for (old, new) in [
@@ -426,7 +428,7 @@ mod tests {
         for (lines, may) in [
             ("cmdstat_set:calls=1,usec=5", false),
             ("cmdstat_eval:calls=9\r\ncmdstat_set:calls=2,usec=5", false),
-            // A record, raised, and the pledge behind them.
+            // The server has stored a record, raised it, and stored the pledge behind them.
             ("cmdstat_set:calls=3,usec=5", true),
             ("cmdstat_set:calls=12", true),
             ("cmdstat_set:calls=1\r\ncmdstat_config|get:calls=1", false),
@@ -435,7 +437,7 @@ mod tests {
                 true,
             ),
             ("cmdstat_set:calls=1\r\ncmdstat_config:calls=1", true),
-            // It does not count the pledge either.
+            // The server does not count the pledge, either.
             ("cmdstat_eval:calls=1", true),
             ("cmdstat_set:usec=5", true),
         ] {

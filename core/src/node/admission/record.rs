@@ -91,7 +91,7 @@ impl Record {
         Record::new(expected, PLEDGED, node, run)
     }
 
-    /// The same node's record in a set of that epoch, in its present run.
+    /// The record of the same node in a set of that epoch, in its present run.
     pub(super) fn renewed(self, expected: &Expected, epoch: u64, run: Option<&str>) -> Record {
         Record {
             epoch,
@@ -154,7 +154,7 @@ impl Record {
                 self.max_ttl, expected.max_ttl
             ));
         }
-        // The other way round the client raises the guard.
+        // The other way round is no fault: a client with a guard raises the record to one.
         if self.guard && !expected.guard {
             found.push(
                 "its set has the restart guard on, this client has it off: give every client of \
@@ -167,8 +167,8 @@ impl Record {
 }
 
 fn vouched(expected: &Expected, run: Option<&str>) -> String {
-    // Written without a guard, a record vouches for no run: to a client with
-    // one the node is as good as restarted.
+    // A record written without a guard vouches for no run: to a client with a guard the node counts
+    // as restarted.
     run.filter(|_| expected.guard).unwrap_or(NO_RUN).to_owned()
 }
 

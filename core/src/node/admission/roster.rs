@@ -1,4 +1,4 @@
-//! Who sits where: a server must not vote in two places of a list.
+//! Which server sits in which place of a list: a server must not vote in two places.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -7,11 +7,10 @@ use super::{Expected, Record};
 use crate::clock::Instant;
 use crate::mutex::lock;
 
-/// Who sits where: what the connections of a client know of each other's
-/// nodes.
+/// Which server sits in which place: what the connections of a client know of each other's nodes.
 ///
-/// A server that has left its seat is remembered for as long as a vote that it
-/// gave there may stand: in another seat it would vote twice for one token.
+/// The roster remembers a server that has left its seat for as long as a vote that it gave there
+/// may stand: in another seat it would vote twice for one token.
 #[derive(Debug)]
 pub struct Roster {
     memory: Duration,
@@ -75,7 +74,7 @@ impl Roster {
             leave(&mut seats, node, now);
             return Err(twice);
         }
-        // It is back.
+        // The server is back in its own seat.
         seats.retain(|s| s.node != node || s.left.is_none() || s.name != name);
         let own = |s: &&mut RosterEntry| s.node == node && s.left.is_none();
         if let Some(seat) = seats.iter_mut().find(own) {
@@ -92,7 +91,7 @@ impl Roster {
     }
 }
 
-/// The node's seat is empty. One that was never admitted gave no votes.
+/// Empties the node's seat. A server that was never admitted gave no votes, so it is forgotten.
 fn leave(seats: &mut Vec<RosterEntry>, node: usize, now: Instant) {
     let sits = |s: &RosterEntry| s.node == node && s.left.is_none();
     seats.retain(|s| !sits(s) || s.name.is_some());
@@ -132,7 +131,7 @@ mod tests {
         roster.meet(0, "a", Some("r1"), NOW).unwrap();
         let twice = roster.meet(1, "b", Some("r1"), NOW);
         assert!(twice.unwrap_err().contains("same server as a"));
-        // A server that does not tell its run shows by its record.
+        // The roster knows a server that does not tell its run by its record.
         roster.admit(0, "1 s 4 3 9 n1 r1 on", NOW).unwrap();
         roster.meet(1, "b", None, NOW).unwrap();
         assert!(roster.admit(1, "1 s 4 3 9 n1 - on", NOW).is_err());
@@ -145,7 +144,7 @@ mod tests {
         let roster = roster();
         roster.meet(0, "a", Some("r1"), NOW).unwrap();
         roster.admit(0, "1 s 4 3 9 n1 r1 on", NOW).unwrap();
-        // Listed twice, and met at the other place first.
+        // The server is listed twice, and was met at the other place first.
         roster.meet(1, "b", Some("r2"), NOW).unwrap();
         assert!(roster.meet(0, "a", Some("r2"), NOW).is_err());
         let twice = roster.admit(1, "1 s 4 3 9 n1 r2 on", NOW);

@@ -13,7 +13,7 @@ pub(crate) struct Server {
     /// `master` or `replica`.
     pub(crate) role: Option<&'static str>,
     pub(crate) uptime: Option<Duration>,
-    /// Its `maxmemory_policy`.
+    /// The server's `maxmemory_policy`.
     pub(crate) eviction: Option<String>,
     /// In bytes.
     pub(crate) memory_used: Option<u64>,

@@ -1,5 +1,5 @@
-//! A quarantine ends by the node's own clock. One that steps forward while it
-//! lasts ends it too early, so it begins again. Pure.
+//! Watches a node's clock for steps. A quarantine ends by the node's own clock: a forward step
+//! during a quarantine ends it too early, so it begins again. Pure.
 
 use std::time::Duration;
 
@@ -85,16 +85,16 @@ mod tests {
         let micros = |ms: u64| ms * 1_000;
         assert!(!watch.admitted(1, at(10), at(11), micros(5_010)));
         assert!(!watch.told(1, at(20), at(21), micros(5_020), false));
-        // Back is no danger; and from there on that is its time.
+        // A backward step is no danger; from there on the clock is measured anew.
         assert!(!watch.told(1, at(30), at(31), micros(4_030), false));
         assert!(watch.told(1, at(40), at(41), micros(5_040), false));
         assert!(!watch.told(1, at(50), at(51), micros(5_050), true));
         // Another server has another clock.
         assert!(!watch.told(2, at(60), at(61), micros(9_060), false));
-        // Later only where it says so itself.
+        // Later a step counts only where the reply itself shows a quarantine.
         assert!(!watch.told(1, at(1_100), at(1_101), micros(7_100), false));
         assert!(watch.told(1, at(1_200), at(1_201), micros(7_200), true));
-        // Between two connections.
+        // The clock has stepped between two connections.
         assert!(watch.admitted(1, at(1_300), at(1_301), micros(8_300)));
     }
 
@@ -114,7 +114,7 @@ mod tests {
             };
             assert!(fault.sent && fault.kind == FaultKind::NotReady);
         }
-        // What stood before stands.
+        // A lengthened vote stood before the step, so it stands.
         let kept = Reply::Extended { repaired: false };
         assert_eq!(StepWatch::worth(kept.clone()), kept);
     }

@@ -1,6 +1,5 @@
-//! What all connections of one client know of the nodes of its set: what each
-//! node has [shown](super::founding), and who waits for what others have yet to
-//! show.
+//! What all connections of one client know of the nodes of its set: what each node has
+//! [shown](super::founding), and which connections wait for what other nodes have yet to show.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -35,7 +35,8 @@ impl MemoryNode {
             .as_ref()
             .is_some_and(|form| form.is_for(request, found.time));
         if mine && found.last.is_none() && found.quarantine.is_none() {
-            // Where readers were, it was reserved for one that may be queued too.
+            // Where readers had the lock, it may be reserved for a waiter that stands in the queue
+            // yet.
             if found.form.as_ref().is_some_and(StoredValue::is_shared) {
                 self.leave(request, found.now);
             }
@@ -80,12 +81,12 @@ impl MemoryNode {
         asked: Asked,
     ) -> Reply {
         let Adopted { value: old, ban } = old;
-        // A text may say anything. What names no token of ours proves nothing, and bans nothing.
+        // A text that is not one of our values names no token: it proves nothing, and bans nothing.
         if !old.is_ours() {
             return Reply::NotMine;
         }
-        // What stands there behind a ban is no vote of the lease: a plain command, which knows no bans,
-        // has come late.
+        // A banned value under the key is no vote of the lease: a plain command, which knows no
+        // bans, has come late.
         let dead = self.bans.hold(&request.keys, old, found.now);
         self.bans.add(&request.keys, old, found.now, *ban);
         if self.bans.has(request, found.now) {
@@ -127,8 +128,9 @@ impl MemoryNode {
         }
     }
 
-    /// Its own value stands there. In quarantine that may be no vote: one that was void
-    /// is there too (rule Q). Others may have counted on since, so it counts anew.
+    /// Confirms a vote whose value stands already. In quarantine the value may be no vote: a void
+    /// one stands there, too (rule Q). Other tokens may have counted a fence since, so this one
+    /// counts anew.
     fn confirm_own(
         &mut self,
         request: &Request,
@@ -156,7 +158,7 @@ impl MemoryNode {
         self.refuse_for(request, found, left, holder.and_then(shown))
     }
 
-    /// The same, and whose label is told.
+    /// Refuses a vote for so long, with the label of `holder`.
     pub(super) fn refuse_for(
         &mut self,
         request: &Request,
@@ -180,9 +182,8 @@ impl MemoryNode {
         }
     }
 
-    /// Somebody waits for the lock: what holds it is crowded from here on, and its key
-    /// outlives the place. A foreign value is let alone, for its owner compares it; so
-    /// is one without an end.
+    /// Makes the key crowded because a waiter has joined, so that it outlives the waiter's place. A
+    /// foreign value stays as it is, for its owner compares it; so does a value without an end.
     pub(super) fn mark(&mut self, request: &Request, now: Instant) {
         let least = life(now, request.keys.waits.place);
         let Some((form, end)) = self.form(&request.keys.lock, now) else {

@@ -8,12 +8,12 @@ use super::times::{life, micros, server_time, tick};
 use crate::clock::Instant;
 use crate::node::{Keys, Request, Value};
 
-/// By the keys of the bans.
+/// The banned values, by the keys of the bans.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Bans(BTreeMap<Vec<u8>, BanList>);
 
-/// Of one lock: the [identities](crate::node::Value::identity) of the values, each until the node's `TIME` shows more than this many µs; and the
-/// end of the key's life.
+/// The bans of one lock: the [identities](crate::node::Value::identity) of the values, each until
+/// the node's `TIME` shows more than this many µs; and the end of the key's life.
 #[derive(Clone, Debug, PartialEq)]
 struct BanList {
     values: BTreeMap<Vec<u8>, u64>,
@@ -51,7 +51,7 @@ impl Bans {
 
     /// Whether that value is.
     pub(super) fn hold(&self, keys: &Keys, value: &Value, now: Instant) -> bool {
-        // A node seldom has any.
+        // Most nodes have no bans, so this is the usual end of the look-up.
         if self.0.is_empty() {
             return false;
         }
@@ -75,7 +75,7 @@ impl Bans {
         self.0.len()
     }
 
-    /// Of every living key of bans the values with their ends, and the moment the key's life
+    /// The banned values with their ends, by living key of bans, and the moment that the key's life
     /// ends.
     pub(super) fn living(
         &self,

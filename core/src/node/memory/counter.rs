@@ -21,8 +21,8 @@ impl MemoryNode {
             .map(|(key, (fence, end))| (&**key, *fence, *end))
     }
 
-    /// Whose the last fence is that a lease has told, by the first 48 bits of its token, and that
-    /// fence; as long as the counter lives.
+    /// The last fence that a lease has reported, and the first 48 bits of its token; as long as the
+    /// counter lives.
     pub fn told(&self, counter: &[u8], now: Instant) -> Option<(u64, u64)> {
         self.fence(counter, now)?;
         self.told.get(counter).copied()
@@ -76,8 +76,8 @@ impl MemoryNode {
         beyond
     }
 
-    /// Stores a fence. The counter lives a quarter longer than is promised, so that a
-    /// client need not say so with each request: one that does not, says zero.
+    /// Stores a fence. The counter lives a quarter longer than promised, so a client need not tell
+    /// its life with each request: a request that leaves it out has a zero.
     pub(super) fn set_counter(&mut self, request: &Request, fence: u64, now: Instant) {
         let Some((counter, ttl)) = request.keys.counter() else {
             return;

@@ -29,7 +29,8 @@ impl MemoryNode {
             return Reply::Banned;
         }
         if found.own {
-            // What stands there may be no vote, but to whom still counts it (rule Q).
+            // In quarantine the value may be no vote, except for a lease that still counts it (rule
+            // Q).
             if let Some(left) = shut {
                 return Reply::Quarantined { left };
             }
@@ -103,7 +104,7 @@ impl MemoryNode {
                 self.lengthen(request, life(now, ttl));
             }
             _ => {
-                // One without an end gets one again, so that it goes with its holder.
+                // A value without an end gets an end again, so that it goes with its holder.
                 let end = match found.end {
                     Instant::FAR => full,
                     end => end.max(full),

@@ -1,7 +1,7 @@
-//! What stands under a lock's key, and how long. A lock that nobody waits for is *quiet*:
-//! a plain value, on which native requests bite. Whoever joins its queue makes it
-//! *crowded*: then the end of the hold, or for whom the lock is reserved, stands in the
-//! value, the key outlives that, and nothing but scripts changes it.
+//! The forms of the text under a lock's key, and how long each counts. Without waiters a lock is
+//! *quiet*: a plain value, which native requests compare. A waiter that joins the queue makes it
+//! *crowded*: then the text holds the end of the hold, or the waiter that the lock is reserved for;
+//! the key outlives that end, and scripts alone change it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum StoredValue {
     Contended {
         /// See [`StoredValue::Contended`].
         until: u64,
-        /// Of whom.
+        /// The holder's value.
         value: Value,
     },
     /// Taken until then, by a value that was released and is to keep the lock: crowded as
@@ -26,14 +26,14 @@ pub enum StoredValue {
     Kept {
         /// As in [`StoredValue::Contended`].
         until: u64,
-        /// By which value it was held.
+        /// The value that was released.
         value: Value,
     },
     /// Crowded, free: reserved until then.
     Reserved {
         /// As in [`StoredValue::Contended`].
         until: u64,
-        /// For whom.
+        /// The waiters that it is reserved for.
         whom: ReservedFor,
     },
     /// Crowded, for [readers](super::Readers), as long as one of them lives; and reserved
@@ -43,24 +43,24 @@ pub enum StoredValue {
         until: u64,
         /// No fence that was counted for one alone is beyond this one; 0: that is not known.
         base: u64,
-        /// For whom it is reserved.
+        /// The waiters that it is reserved for.
         whom: ReservedFor,
     },
 }
 
-/// For whom a lock is reserved.
+/// The waiters that a lock is reserved for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservedFor {
-    /// For nobody.
+    /// The lock is reserved for no waiter.
     Nobody,
-    /// For one that wants it for itself.
+    /// A waiter that wants the lock for itself.
     Waiter(Waiter),
     /// For readers: those that were called have tickets up to this one.
     Readers(u64),
 }
 
 impl ReservedFor {
-    /// Whether it is that one that is asked for.
+    /// Whether the reservation is for this waiter, in this mode.
     fn is(&self, waiter: Option<&Waiter>, mode: Mode) -> bool {
         match self {
             ReservedFor::Nobody | ReservedFor::Readers(_) => false,
@@ -117,7 +117,7 @@ impl StoredValue {
         matches!(self, StoredValue::Shared { .. })
     }
 
-    /// For whom the lock is reserved at `time` of the node.
+    /// The waiters that the lock is reserved for at `time` of the node, if any.
     pub fn reserved(&self, time: u64) -> Option<&ReservedFor> {
         let (StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. }) =
             self
@@ -138,7 +138,7 @@ impl StoredValue {
         }
     }
 
-    /// Whether the lock is reserved at `time` of the node for the one who asks.
+    /// Whether the lock is reserved at `time` of the node for the request's waiter.
     pub(super) fn is_for(&self, request: &Request, time: u64) -> bool {
         let reserved = self.reserved(time);
         reserved.is_some_and(|whom| whom.is(request.waiter.as_ref(), request.keys.mode))

@@ -177,7 +177,7 @@ impl MemoryNode {
         let lock = self.hashes.get_mut(&request.keys.lock);
         let lock = lock.filter(|lock| tick(now) <= lock.end && lock.owner == field.name);
         if lock.is_none() && counted {
-            // It was forced open: the other tokens are nothing any more, either.
+            // The lock was forced open, so the other tokens count nothing any more, either.
             self.tokens.remove(key);
         } else if let Some(lock) = lock.filter(|_| counted && !request.value.0.is_empty()) {
             lock.count -= 1;
@@ -194,7 +194,7 @@ impl MemoryNode {
         Reply::Released { held }
     }
 
-    /// The waiter of the request is told nothing more.
+    /// Ends the notifications of the request's waiter.
     fn hush(&mut self, request: &Request) {
         let Some(waiter) = &request.waiter else {
             return;

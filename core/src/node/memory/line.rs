@@ -1,6 +1,6 @@
-//! How a waiter joins and leaves the [queue](super::NodeQueue) of a lock on a node in memory,
-//! and whose turn it is. For whom the lock is reserved stands under the
-//! [lock's own key](super::StoredValue).
+//! How a waiter joins and leaves the [queue](super::NodeQueue) of a lock on a node in memory, and
+//! which waiter is next. The reservation for that waiter stands under the [lock's own
+//! key](super::StoredValue).
 
 use super::queue::{Message, NodeQueue, QueueTurn};
 use super::times::{life, micros};
@@ -24,7 +24,7 @@ impl MemoryNode {
         self.lines.get(queue).filter(|line| line.lives(now))
     }
 
-    /// Whether anybody is queued for the request's lock.
+    /// Whether a waiter is queued for the request's lock.
     pub(super) fn is_queued(&self, request: &Request, now: Instant) -> bool {
         let line = self.lines.get(request.keys.aux.queue());
         line.is_some_and(|line| line.lives(now))
@@ -63,10 +63,10 @@ impl MemoryNode {
         }
     }
 
-    /// Whose turn it is, where nobody has the request's lock for itself, and it is reserved
-    /// for nobody. If it is another's than `me`, it is reserved for that one, who is told. Of
-    /// readers all up to the first that wants it for itself are called at once; they stay in
-    /// the queue until they come. `last`: until when the last of those lives that have it.
+    /// Finds the next waiter of a lock that is not reserved, and that no holder has for itself. If
+    /// that is another waiter than `me`, the node reserves the lock for it and notifies it. Readers
+    /// are notified together, up to the first waiter that wants the lock for itself; they stay in
+    /// the queue until they come. `last`: when the last of the readers' votes that still live ends.
     pub(super) fn turn(
         &mut self,
         request: &Request,
@@ -115,9 +115,9 @@ impl MemoryNode {
         if MemoryNode::time(now) < first.end {
             let alive = self.listeners.of(&first.waiter.inbox) > 0;
             if last.is_some() {
-                // It is told nothing yet: what it waits for has no end that is known. One that has
-                // not asked for so long may be stopped: it is queued anew when it goes on. Its own
-                // place is longer by as much as it is slower.
+                // The waiter is not notified yet, for the end of the readers is not known. A waiter
+                // that has not asked for so long may have stopped: it is queued anew when it goes
+                // on. A slower waiter has a place that lasts longer by as much.
                 let waits = request.keys.waits;
                 let asked = first.end.saturating_sub(micros(waits.place));
                 let lately = MemoryNode::time(now).saturating_sub(asked) < stopped(waits);
@@ -182,7 +182,7 @@ impl MemoryNode {
                 };
                 messages.push((place.waiter.inbox.clone(), call));
                 called = true;
-                // Whoever does not come while it is reserved for it has no place any more.
+                // A reader that does not come while the lock is reserved for it loses its place.
                 let end = time + micros(request.keys.waits.reservation);
                 line.queue[at].end = end;
             }
@@ -217,7 +217,7 @@ impl MemoryNode {
         self.reserve_until(request, last, whom, (until, end), now);
     }
 
-    /// The same until then of `TIME`; the key's life ends at the earliest at that moment.
+    /// Reserves the lock until that `TIME`; the key's life ends at the earliest at that moment.
     pub(super) fn reserve_until(
         &mut self,
         request: &Request,
@@ -236,7 +236,8 @@ impl MemoryNode {
         }
     }
 
-    /// Free, and crowded: reserved for nobody, but natives do not bite.
+    /// Leaves the lock free and crowded, reserved for no waiter: a plain command cannot take it
+    /// past the queue.
     pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
         let free = StoredValue::Reserved {
             until: 0,

@@ -15,7 +15,7 @@ use crate::wakers::Wakers;
 #[derive(Default)]
 struct SharedNode {
     node: MemoryNode,
-    /// By inbox.
+    /// The subscriptions, by inbox.
     subscriptions: HashMap<Arc<[u8]>, InboxSubscription>,
 }
 
@@ -37,11 +37,12 @@ struct MemoryNodes {
 static NODES: PerProcess<Mutex<MemoryNodes>> = PerProcess::new();
 
 impl MemoryNodes {
-    /// The node of that name. One that no client has is kept for as long as a lock is held or kept
-    /// there: a client may come to adopt it, or has to find it taken.
+    /// The node of that name. Where no client has the node, it stays for as long as a lock is held
+    /// or kept there: a later client may adopt that lock, or has to find it taken.
     fn get(&mut self, name: &str, now: Instant) -> Arc<Mutex<SharedNode>> {
         if self.named.len() >= self.sweep_at {
-            // Others have a link to it, or are about to: links are made in this lock alone.
+            // A second reference is a link, or a link in the making: links are made under this lock
+            // alone.
             let is_linked = |node: &Arc<_>| Arc::strong_count(node) > 1;
             self.named
                 .retain(|_, node| is_linked(node) || lock(node).node.has_locks(now));
@@ -95,11 +96,11 @@ impl Link for MemoryLink {
         sink: Arc<dyn Sink>,
         _give_up: Instant,
     ) -> Option<Wakers> {
-        // Such a node lives as long as its process, so it needs no guard.
+        // A node in memory lives as long as its process, so it needs no guard.
         let (reply, time, told) = {
             let mut shared = lock(&self.shared);
-            // Asked where no release can come in between. Whoever sends has none
-            // of its own state locked, so it may be looked at in here.
+            // The sink is asked under the node's lock, so that no release can come in between. The
+            // caller of `send` has none of its own state locked, so the sink may look at that here.
             if !sink.wanted() {
                 drop(shared);
                 sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
@@ -155,7 +156,7 @@ impl Link for MemoryLink {
             }
             subscription
         };
-        // Not before the node is free again: it may be the last that holds
+        // The subscription is dropped after the node's lock, for it may hold the last reference to
         // other links.
         drop(subscription);
     }
@@ -173,7 +174,7 @@ fn natively(node: &mut MemoryNode, request: &mut Request, now: Instant) -> Optio
     };
     let fenced = request.keys.fence_ttl.is_some();
     request.not_after = match request.not_after {
-        // Whoever asks does not know the node's clock yet.
+        // A client that asks before the first reply does not know the node's clock.
         0 if fenced => key_end(MemoryNode::time(now), ttl),
         end if fenced => end,
         _ => 0,
@@ -300,8 +301,8 @@ mod tests {
         assert!(link.send(request, ticket, sink, Instant::FAR).is_none());
     }
 
-    /// Of a lease that is released on another thread as soon as it has said that
-    /// it is wanted, if that can be.
+    /// The sink of a lease that another thread releases as soon as the sink has answered that the
+    /// request is wanted, if the link lets that in between.
     struct Overtaken {
         go: mpsc::Sender<()>,
         released: Mutex<mpsc::Receiver<()>>,
@@ -312,7 +313,7 @@ mod tests {
 
         fn wanted(&self) -> bool {
             self.go.send(()).expect("the other thread waits for it");
-            // It cannot, where nothing may come in between.
+            // The time-out is the usual end: the link lets nothing in between.
             let _ = lock(&self.released).recv_timeout(Duration::from_millis(200));
             true
         }
@@ -437,7 +438,7 @@ mod tests {
             assert_eq!(ask_as(&first, (ACQUIRE, true), b, None), Reply::Taken);
             assert_eq!(ask_as(&holder, (Op::Release, true), a, None), held(true));
         }
-        // Somebody waits: it is told, which is for the script.
+        // A waiter has to be notified, which the script alone does.
         ask_as(&holder, (ACQUIRE, true), a, None);
         ask(&first, ACQUIRE, b, Some(7));
         assert_eq!(ask_as(&first, (Op::Release, true), b, None), held(false));

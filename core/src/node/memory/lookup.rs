@@ -12,9 +12,9 @@ pub(super) struct KeyLookup {
     /// What stands under the lock's key, and the moment the key's life ends.
     pub(super) form: Option<StoredValue>,
     pub(super) end: Instant,
-    /// Its value holds the lock.
+    /// The request's own value holds the lock.
     pub(super) own: bool,
-    /// Nobody's does, reserved or not, and no reader's vote lives.
+    /// No value holds the lock, and no reader's vote lives. The lock may be reserved.
     pub(super) free: bool,
     /// The reader whose vote ends last, and when, if it lives.
     pub(super) last: Option<(Value, u64)>,
@@ -39,7 +39,7 @@ impl KeyLookup {
         )
     }
 
-    /// Nobody has it alone.
+    /// Whether no holder has the lock for itself.
     pub(super) fn alone_free(&self) -> bool {
         self.free || self.last.is_some()
     }

@@ -24,7 +24,7 @@ impl MemoryNode {
         };
         let stored =
             self.form(&request.keys.lock, now).is_none() && self.lock_of(request, now).is_none();
-        // A key that would have ended is not made.
+        // A server does not make a key whose end has passed.
         if stored && end > tick(now) {
             self.put(
                 request,
@@ -67,9 +67,9 @@ impl MemoryNode {
         }
     }
 
-    /// What stands at the end of a write with native acquires: what the node holds at
-    /// this moment. `record`: the one that is expected; `None`: nobody minds it, nor a
-    /// quarantine.
+    /// The answer to the trailer at the end of a write with native acquires: what the node holds at
+    /// this moment. `record`: the record that the client expects; `None`: the client minds neither
+    /// the record nor a quarantine.
     pub fn trailer(&self, record: Option<&str>, now: Instant) -> Trailer {
         let guarded = record.is_some();
         Trailer {

@@ -8,13 +8,13 @@ use super::times::{micros, server_time, tick, whole};
 use crate::clock::Instant;
 use crate::node::{Hint, Mode, Waiter, Waits};
 
-/// A message that a node has published: the inbox, and what it is told.
+/// A message that a node has published: the inbox, and the hint for it.
 pub type Message = (Arc<[u8]>, Hint);
 
-/// One lock's queue. It exists as long as anybody stands in it.
+/// The queue of one lock. It exists as long as a waiter stands in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeQueue {
-    /// Who waits, by their tickets.
+    /// The places of the waiters, in the order of their tickets.
     pub queue: VecDeque<QueueEntry>,
     /// The last moment of the queue's key.
     pub end: Instant,
@@ -23,33 +23,34 @@ pub struct NodeQueue {
 /// A place in the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueEntry {
-    /// Whose it is.
+    /// The waiter in this place.
     pub waiter: Waiter,
     /// Whether it wants the lock for itself.
     pub mode: Mode,
-    /// Its number, larger than those before it.
+    /// The place's number, larger than those before it.
     pub ticket: u64,
-    /// It ends when the node's `TIME` shows this many µs.
+    /// The place ends when the node's `TIME` shows this many µs.
     pub end: u64,
 }
 
-/// Whose turn it is to have a lock that nobody has for itself, and that is reserved for nobody.
+/// The next waiter for a lock that is not reserved, and that no holder has for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueTurn {
-    /// Nobody waits.
+    /// No waiter is queued.
     Nobodys,
-    /// It is the asker's own: the first of the queue, or among readers at its head.
+    /// The asking waiter is next: first in the queue, or among the readers at its head.
     Mine,
-    /// Another's, for whom it is reserved now, and who was told; or of several that share.
+    /// Another waiter is next, or several readers; the node has reserved the lock and notified
+    /// them.
     Anothers,
-    /// It is of one that wants the lock for itself, and waits until the last reader has gone.
+    /// A waiter that wants the lock for itself is next, and waits until the last reader has gone.
     AfterReaders,
-    /// Nobody may be told, so that the dead cannot be told from the living: the
-    /// queue stays, and whoever asks first is served.
+    /// The node may notify no waiter, so it cannot tell the dead from the living: the queue stays,
+    /// and the first waiter that asks is served.
     Untold,
 }
 
-/// Who listens to the messages that a node publishes.
+/// The subscribers of the messages that a node publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct InboxListeners {
     /// How many listen on each inbox.
@@ -72,7 +73,7 @@ impl InboxListeners {
         }
     }
 
-    /// How many listen on an inbox; 1 where that is not told.
+    /// The number of subscribers of an inbox; 1 where the node may not say.
     pub(super) fn of(&self, inbox: &[u8]) -> u32 {
         if self.forbidden {
             return 1;
@@ -88,7 +89,7 @@ impl QueueEntry {
 }
 
 impl NodeQueue {
-    /// A line in which nobody stands, with a key that has yet to begin.
+    /// An empty queue, with a key that has yet to begin.
     pub(super) fn new() -> NodeQueue {
         NodeQueue {
             queue: VecDeque::new(),
@@ -129,7 +130,7 @@ impl NodeQueue {
         u32::try_from(place).ok()
     }
 
-    /// Whether anybody stands there at `now`.
+    /// Whether a waiter stands in the queue at `now`.
     pub(super) fn lives(&self, now: Instant) -> bool {
         !self.queue.is_empty() && tick(now) <= self.end
     }

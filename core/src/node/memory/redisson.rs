@@ -9,7 +9,7 @@ use crate::node::{Fault, FaultKind, Reply, Value};
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hashed {
-    /// Who holds it.
+    /// The owner's field.
     pub(super) owner: Arc<[u8]>,
     /// How often that has entered.
     pub(super) count: u32,
@@ -25,7 +25,8 @@ pub(super) struct Tokens {
     pub(super) end: Instant,
 }
 
-/// Who is told that such a lock is free: by its key the waiters, each by its inbox and number.
+/// The waiters that are notified when such a lock is free, by the lock's key: each by its inbox and
+/// number.
 pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
 
 /// What stands under the key is a lock in another layout.

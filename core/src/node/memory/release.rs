@@ -7,8 +7,8 @@ use super::{MemoryNode, ReservedFor, StoredValue};
 use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
 impl MemoryNode {
-    /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
-    /// then, it is reserved for the first who waits, if the node may promise that.
+    /// Gives the vote back, and takes the waiter out of the queue. If the lock is free then, the
+    /// node reserves it for the first waiter, where it may promise a vote.
     pub(super) fn release(
         &mut self,
         request: &Request,
@@ -17,10 +17,11 @@ impl MemoryNode {
         messages: &mut Vec<Message>,
     ) -> Reply {
         let now = found.now;
-        // Also one that is over: nobody has taken the lock since.
+        // The value counts after its end, too: no client has taken the lock since.
         let value = found.form.as_ref().and_then(StoredValue::value);
         let forced = matches!(request.leaving, AfterRelease::Forced(_));
-        // Who forces has been told what stands there, another library's value too.
+        // A forced release names what an inspection has shown, which may be another library's
+        // value.
         let told = |value: &Value| forced && *value == request.value;
         let alone = !request.value.0.is_empty()
             && value.is_some_and(|value| request.value.proves(value) || told(value));
@@ -48,7 +49,7 @@ impl MemoryNode {
         if !free {
             return answer;
         }
-        // To reserve is to promise a vote.
+        // A reservation promises a vote, which this node must not give in quarantine or unadmitted.
         let may_vote = admitted && found.quarantine.is_none();
         if !may_vote && last.is_none() && self.is_queued(request, now) {
             self.close_out(request, now);
@@ -63,14 +64,14 @@ impl MemoryNode {
             self.keys.get_mut(&request.keys.lock)
             && found.time <= *until
         {
-            // Who it was reserved for is gone.
+            // The waiter that the lock was reserved for has gone.
             (*until, *whom) = (0, ReservedFor::Nobody);
         }
         answer
     }
 
-    /// Whether the lock is reserved for another than the request's waiter, and who that is
-    /// may come yet: of readers who were called one is queued until it does.
+    /// Whether the lock is reserved for another waiter than the request's, and that waiter may
+    /// still come: of the notified readers a waiter is queued until it does.
     fn is_anothers(&self, request: &Request, found: &KeyLookup) -> bool {
         let Some(form) = &found.form else {
             return false;
@@ -81,8 +82,8 @@ impl MemoryNode {
                 let line = self.lines.get(request.keys.aux.queue());
                 let line = line.filter(|line| line.lives(found.now));
                 let first = line.and_then(|line| line.queue.front());
-                // Whoever waits for it alone may have one of their tickets: these begin anew in a
-                // queue that was empty.
+                // A waiter that wants the lock for itself may have a ticket of theirs: tickets
+                // begin anew in a queue that was empty.
                 let shares = |first: &QueueEntry| first.mode == Mode::Shared;
                 let called = |first: &QueueEntry| shares(first) && first.ticket <= *ticket;
                 first.is_some_and(called)
@@ -91,9 +92,9 @@ impl MemoryNode {
         }
     }
 
-    /// Leaves the lock taken by the value that is released, where that is asked for, or it
-    /// is kept already; also where no vote stands at all, for another client would win by this
-    /// node. A crowded key outlives the places of those who wait.
+    /// Leaves the lock taken by the released value, where the request says so or the lock is kept
+    /// already; also where no vote stands at all, for another client would win by this node. A
+    /// crowded key outlives the places of the waiters.
     fn keep(&mut self, request: &Request, found: &KeyLookup, alone: bool) -> bool {
         let form = found.form.as_ref();
         let kept = form.is_some_and(StoredValue::is_kept);

@@ -8,8 +8,8 @@ use super::{MemoryNode, ReservedFor, StoredValue};
 use crate::node::{Reply, Request};
 
 impl MemoryNode {
-    /// Reserves the lock for the request's waiter, unless somebody has it alone or it
-    /// is reserved for another.
+    /// Reserves the lock for the request's waiter, unless a holder has it for itself or it is
+    /// reserved for another waiter.
     pub(super) fn reserve(
         &mut self,
         request: &Request,
@@ -24,7 +24,8 @@ impl MemoryNode {
             let now = found.now;
             let until = found.time + micros(long);
             let end = life(now, long.max(request.keys.waits.place));
-            // Also where the last reader has ended: what stands there says so.
+            // The form stays shared after the last reader's end, for the text under the key says
+            // so.
             let shared = form.is_some_and(StoredValue::is_shared).then_some(until);
             let whom = ReservedFor::Waiter(waiter.clone());
             self.reserve_until(request, shared, whom, (until, end), now);

@@ -12,9 +12,9 @@ use crate::clock::Instant;
 use crate::node::{Mode, Op, Reply, Request, Value};
 
 impl MemoryNode {
-    /// Carries out one script at `now` of this node's own clock, whether the request is
-    /// native or not. `record`: what the node must hold; `None`: any, and nobody minds
-    /// its quarantine. Also returns what it published.
+    /// Carries out one script at `now` of this node's own clock, whether the request is native or
+    /// not. `record`: the record that the client expects; `None`: the client minds neither the
+    /// record nor a quarantine. Also returns the messages that it published.
     pub fn execute(
         &mut self,
         request: &Request,
@@ -35,11 +35,12 @@ impl MemoryNode {
     ) -> ScriptAnswer {
         let admitted = record.is_none() || self.record.as_deref() == record;
         if request.op != Op::Release {
-            // First of all: the time of another server says nothing of this one's.
+            // The record comes first: a deadline is of another server's clock where another server
+            // answers.
             if !admitted {
                 return Err(OtherRecord);
             }
-            // What changes nothing is never too late.
+            // An inspection changes nothing, so it is never too late.
             let timed = request.not_after != 0 && request.op != Op::Inspect;
             let late = timed && MemoryNode::time(now) > request.not_after;
             if late {
@@ -101,13 +102,14 @@ impl MemoryNode {
 
     pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> KeyLookup {
         let (form, end) = match self.form(&request.keys.lock, now) {
-            // Of another lock under that key.
+            // A raw lock has no readers: these are of a lock of another namespace, and hold the
+            // key.
             Some((StoredValue::Shared { .. }, end)) if request.keys.aux.is_raw() => {
                 (Some(StoredValue::Uncontended(Value(Arc::default()))), end)
             }
             Some((form, end)) => (Some(form.clone()), end),
             None => match self.lock_of(request, now) {
-                // Of another type: held, by somebody who is none of us.
+                // A hash under the key of a lock that is none is foreign, and holds the lock.
                 Some(lock) => (
                     Some(StoredValue::Uncontended(Value(Arc::default()))),
                     lock.end,
@@ -117,9 +119,9 @@ impl MemoryNode {
         };
         let time = MemoryNode::time(now);
         let holder = form.as_ref().and_then(|form| form.holder(time));
-        // By a dead token.
+        // A kept value holds the lock although its token is dead.
         let kept = form.as_ref().is_some_and(StoredValue::is_kept);
-        // Without a guard nobody minds it.
+        // A client without a guard does not mind a quarantine.
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
         let shared = form.as_ref().is_some_and(StoredValue::is_shared);
         let readers = shared.then(|| request.keys.aux.shared());

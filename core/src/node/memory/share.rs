@@ -37,7 +37,7 @@ impl MemoryNode {
             }
             let reserved = found.form.as_ref().and_then(|form| form.reserved(time));
             let let_in = matches!(request.op, Op::Acquire { let_in: true, .. });
-            // Where a waiter is queued another client takes this node for the home.
+            // A queued waiter shows that another client takes this node for the home.
             let lined = self.is_queued(request, now);
             let passes = let_in && !lined;
             let reserved = match reserved.cloned() {
@@ -105,8 +105,8 @@ impl MemoryNode {
         fence
     }
 
-    /// Lengthens a vote that shares the lock, or stores it anew; makes one of a vote for one
-    /// alone, and calls who waits to share it.
+    /// Lengthens a vote that shares the lock, or stores it anew; turns a vote for one holder alone
+    /// into a shared one, and notifies the waiters that can share it then.
     pub(super) fn extend_shared(
         &mut self,
         request: &Request,
@@ -136,7 +136,7 @@ impl MemoryNode {
             Some(StoredValue::Shared { base, .. }) => *base,
             _ => self.base(request, now),
         };
-        // What a vote was counted until stands.
+        // The vote stands at least until the end that its lease has counted on.
         let least = match (&found.form, alone) {
             (Some(StoredValue::Contended { until, .. }), true) => *until,
             (_, true) if found.end == crate::clock::Instant::FAR => 0,
@@ -169,7 +169,7 @@ impl MemoryNode {
         if self.bans.has(request, found.now) {
             return Reply::Banned;
         }
-        // Where it is not known, all that was counted stands for it.
+        // Where the base is not known, the whole counter bounds it.
         let least = match base {
             0 => self.counted(request, found.now).unwrap_or(0),
             base => base,

@@ -91,7 +91,7 @@ fn waiter(number: u64) -> Waiter {
     Waiter { number, inbox }
 }
 
-/// Asks for a waiter; returns the reply and who was told.
+/// Asks for a waiter; returns the reply and the notified waiters.
 fn ask_for(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (Reply, Vec<u64>) {
     let request = Request {
         waiter: Some(waiter(number)),
@@ -102,8 +102,7 @@ fn ask_for(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (
     (answer.unwrap(), told)
 }
 
-/// A node on which `a` holds the lock and the waiters 1, 2, … are queued, all
-/// of whom listen.
+/// A node on which `a` holds the lock and the waiters 1, 2, … are queued, all with a subscriber.
 fn with_queue(waiters: u64) -> MemoryNode {
     let mut node = MemoryNode::default();
     ask(&mut node, ACQUIRE, "a", 0);
@@ -162,7 +161,7 @@ fn reserved(number: u64, ms: u64) -> StoredValue {
     }
 }
 
-/// Free and crowded, for nobody.
+/// A crowded lock that is free, and reserved for no waiter.
 const FOR_NOBODY: StoredValue = StoredValue::Reserved {
     until: 0,
     whom: ReservedFor::Nobody,
@@ -188,7 +187,7 @@ fn only_the_owner_extends_and_releases() {
         ask(&mut node, Op::Release, "b", 51),
         Reply::Released { held: false }
     );
-    // Its own token again: lengthened to the full ttl.
+    // An acquire with its own token again lengthens the vote to the full ttl.
     assert!(granted(&ask(&mut node, first, "alex", 51)));
     assert_eq!(stands(&node, 151), Some((quiet("alex"), 0)));
     assert_eq!(stands(&node, 152), None);
@@ -250,7 +249,7 @@ fn in_quarantine_a_vote_is_confirmed_to_whom_counts_it_alone() {
     let left = Duration::from_millis(497);
     let shut = Ok(Reply::Quarantined { left });
     let mut ask = |op, name| node.execute(&request(op, name), Some("t"), at(5)).0;
-    // It may be void: it stands there all the same.
+    // The value may be a void vote, and stands all the same.
     for op in [ACQUIRE, extend(Repair::No), extend(Repair::Yes)] {
         assert_eq!(ask(op, "a"), shut);
     }
@@ -262,7 +261,7 @@ fn in_quarantine_a_vote_is_confirmed_to_whom_counts_it_alone() {
         block: 1,
     };
     assert_eq!(ask(confirm, "a"), Ok(Reply::Confirmed));
-    // Others are refused, or sent elsewhere.
+    // Other tokens are refused, or sent elsewhere.
     assert!(matches!(ask(ACQUIRE, "b"), Ok(Reply::Refused { .. })));
     assert_eq!(ask(extend(Repair::Yes), "b"), Ok(Reply::NotMine));
     assert_eq!(
@@ -291,7 +290,7 @@ fn a_node_in_quarantine_is_no_home() {
     );
     assert!(!node.is_queued(&join, at(5)));
     assert_eq!(stands(&node, 5), Some((quiet("a"), 96)), "not marked");
-    // Whoever minds no record, minds no quarantine.
+    // A client that minds no record minds no quarantine.
     assert!(granted(&ask(&mut node, ACQUIRE, "a", 5)));
 }
 

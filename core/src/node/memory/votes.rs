@@ -10,8 +10,8 @@ use crate::node::{Request, Value};
 
 /// How many of those that have ended are removed at once.
 const REMOVED: usize = 64;
-/// By how much what says that readers are there outlives each of them: its end and theirs
-/// are not told by one clock.
+/// By how much the lock's key outlives each of the readers' votes: two clocks tell its end and
+/// theirs.
 const LONGER: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl MemoryNode {
@@ -91,7 +91,7 @@ impl MemoryNode {
         {
             Some(StoredValue::Shared { .. }) => self.lengthen(request, end),
             other => {
-                // Those that stood there before it did are none.
+                // Votes that stood under the readers' key before the lock was shared count nothing.
                 self.readers.remove(&key[..]);
                 let (until, whom) = match other {
                     Some(StoredValue::Reserved { until, whom }) if time <= until => (until, whom),

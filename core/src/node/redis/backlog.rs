@@ -146,7 +146,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    /// What was told of requests, by their numbers.
+    /// The replies that the sinks were given, by the numbers of the requests.
     #[derive(Default)]
     struct ToldNodes(Mutex<Vec<usize>>);
 
@@ -218,15 +218,15 @@ mod tests {
         backlog.add(item(4, Op::Release, &told));
         backlog.add(item(5, REQUEST, &told));
         assert_eq!(numbers(&backlog), [2, 4, 5]);
-        // It answers when it is dropped.
+        // The first item is answered when it is dropped.
         let next = backlog.next().unwrap();
         assert_eq!(next.ticket.node, 2);
-        // What was written in vain comes first, and fails like any other.
+        // An item that was written in vain comes first, and fails as any other.
         backlog.again(item(6, REQUEST, &told));
         assert_eq!(numbers(&backlog), [6, 4, 5]);
         backlog.fail_requests(&fault);
         assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5]);
-        // Told at its deadline, and kept until it is given up.
+        // The release is answered at its deadline, and kept until it is given up.
         let mut due = Instant::FAR;
         backlog.expire(Instant(5), &mut due, "late");
         assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5, 4]);

@@ -52,7 +52,7 @@ pub(crate) struct NewConnection {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
-    /// It is to a shard of a cluster.
+    /// Whether the server is a shard of a cluster.
     pub(crate) in_cluster: bool,
     /// How votes are deleted by their value there.
     pub(crate) delete: DeleteByValue,
@@ -64,11 +64,11 @@ pub(crate) struct NewConnection {
     pub(crate) endpoint: Endpoint,
     /// Where it stands in the order of masters.
     pub(crate) promotions: PromotionHistory,
-    /// It is another than the one before, which is known to give no votes any more.
+    /// Whether the server is another than the one before, which is known to give no votes any more.
     pub(crate) succeeds: bool,
     /// How many replicas must have a vote before it counts.
     pub(crate) wait_replicas: u32,
-    /// It may drop keys.
+    /// Whether the client accepts that the server may drop keys.
     pub(crate) accept_eviction: bool,
     /// How long one request may take.
     pub(crate) node_timeout: Duration,

@@ -1,30 +1,28 @@
 //! One lazy connection to a server, replaced when in doubt.
 //!
-//! One task per node owns the connection. What reaches it within one turn of
-//! the runtime leaves in one write, in order. The rules:
+//! One task per node owns the connection. The requests that reach the task within one turn of the
+//! runtime leave in one write, in order. The rules:
 //!
 //! - A request fails at its deadline, whatever it is waiting for.
-//! - A timeout puts the connection in doubt, unless its request was written late: a
-//!   new one is made beside it. So does a release that was sent again, if nothing is
-//!   answered for as long. The old one takes releases yet, so that each goes out
-//!   behind the request it undoes, and is closed when nobody waits for its replies
-//!   any more. It is closed at once when the next one is in doubt too: a release that
-//!   finds no room in it even then is not written, and the key that it would have
-//!   deleted ends by itself.
-//! - A release is kept until it is acknowledged, and sent again on each new
-//!   connection. One is made for its sake alone, where that in doubt owes it.
-//! - A node that fails is left alone for a while, each time longer; requests
-//!   that come meanwhile fail at once, unsent. So do requests to a node that
-//!   did not answer, until it does: a round that cannot be won need not wait
-//!   for it.
-//! - Messages to the client's inbox come between the replies, over any
-//!   connection that has subscribed it. When the one in use is lost the next is
-//!   made for their sake alone, while somebody waits for them.
+//! - A timeout puts the connection in doubt, unless its request was written late: the task makes a
+//! new connection beside it. So does a release that was sent again, if the server answers nothing
+//! for as long. The connection in doubt still takes releases, so that each goes out behind the
+//! request it undoes, and the task closes it once it owes no awaited reply. The task closes it at
+//! once when the next connection is in doubt too: a release that finds no room in it even then is
+//! not written, and the key that it would have deleted ends by itself.
+//! - The task keeps a release until the server has acknowledged it, and sends it again on each new
+//! connection. It makes a connection for a release alone, where the connection in doubt owes the
+//! answer.
+//! - After a failure the task leaves the node alone for a while, each time longer; requests that
+//! come meanwhile fail at once, unsent. So do requests to a node that did not answer, until it
+//! does: a round that cannot be won need not wait for it.
+//! - Messages to the client's inbox come between the replies, over any connection that has
+//! subscribed it. When the subscribed connection is lost, the task makes the next for the messages
+//! alone, while a waiter awaits them.
 //!
-//! redis-rs's connections do not serve here. Its `ConnectionManager` never
-//! replaces a connection whose peer is silent, does not bound a request while
-//! it reconnects, and stays broken after a wrong password; and see
-//! `wire` for its multiplexed connection.
+//! redis-rs's connections do not serve here. Its `ConnectionManager` never replaces a connection
+//! whose peer is silent, does not bound a request while it reconnects, and stays broken after a
+//! wrong password; and see `wire` for its multiplexed connection.
 
 mod deadlines;
 mod end;
@@ -61,8 +59,8 @@ use failover::Failover;
 
 /// Pause before a release is sent again that the node could not carry out.
 const POSTPONED: Duration = Duration::from_millis(200);
-/// A node that is the only one is written to again after it has told this many. Of several,
-/// one works while another's answers are told.
+/// How many replies the task of a client's only node hands on before it writes again. Where there
+/// are several nodes, the server of one works while the task of another hands on.
 const TURN: usize = 16;
 /// How long a closed link goes on sending releases.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -98,7 +96,7 @@ pub(crate) struct Connection {
     watch: StepWatch,
     /// Until when a shard's own quarantine may last.
     calm_from: Instant,
-    /// It may have: the next connection begins the quarantine again.
+    /// Whether the clock may have stepped: the next connection begins the quarantine again.
     stepped: bool,
     /// The node left a request unanswered, and has not answered since.
     silent: bool,
@@ -108,22 +106,22 @@ pub(crate) struct Connection {
     last_fault: Option<Fault>,
     /// The log says that the node is not reached.
     told_away: bool,
-    /// Somebody waits until a try to connect has ended.
+    /// Whether a caller waits until a try to connect has ended.
     hailed: bool,
     /// Requests to be written.
     waiting: Backlog,
     /// Releases that the node could not carry out.
     postponed: VecDeque<Box<Item>>,
-    /// What the reply that came last has told, and is yet to be looked at.
+    /// The outcomes in the last reply that are yet to be looked at.
     done: VecDeque<(Box<Item>, Outcome)>,
-    /// The longest that anybody was ready to wait for this node.
+    /// The longest that a request was ready to wait for this node.
     patience: Duration,
     /// No item is due before this moment.
     due: Instant,
     timer: Option<(Instant, Sleep)>,
     /// The client is closed; the task ends now at the latest.
     farewell: Option<Instant>,
-    /// How many were told in this turn of the runtime, and how many may be.
+    /// How many outcomes were handed on in this turn of the runtime, and how many may be.
     told: usize,
     turn: usize,
     /// No step of it is under way: if it is dropped now, no panic of its own is the cause.
@@ -223,8 +221,8 @@ impl Connection {
                 next
             });
             match next.await {
-                // The common case: nothing else has changed, unless the reply
-                // has cost the connection.
+                // A reply is the common case: nothing else has changed, unless the reply has cost
+                // the connection.
                 ConnectionEvent::Reply(reply) => {
                     let up = self.up.as_mut();
                     if up.is_some_and(|up| up.take_reply(reply, &mut self.done)) {
@@ -234,8 +232,8 @@ impl Connection {
                         self.lose_connection(&stray());
                     }
                     if self.told >= self.turn {
-                        // Those that were told go on, and what they ask is carried out
-                        // while the rest is told.
+                        // The requesters that have their replies go on, and the server works on
+                        // their next requests while the task hands on the rest.
                         self.told = 0;
                         self.rests = true;
                         tokio::task::yield_now().await;
@@ -325,7 +323,7 @@ impl Connection {
         }
         let mut outbox = lock(&self.outbox.state);
         let closing = outbox.closed && self.farewell.is_none();
-        // Replies that were taken without more may have left work behind.
+        // Replies that were taken without waking the task may have left work behind.
         let hailed = outbox.hailed && !self.hailed;
         if !outbox.items.is_empty()
             || hailed
@@ -395,7 +393,8 @@ impl Connection {
         if self.connecting.is_none() && now >= self.retry_at {
             self.start_connecting(now);
         }
-        // Whether or not there will be another soon: what they undo may be on its way.
+        // The releases go out whether or not another connection follows soon: the requests that
+        // they undo may be on their way.
         self.write_releases_to_old(now);
         if self.connecting.is_none() {
             let fault = self.last_fault.clone().unwrap_or_else(|| {

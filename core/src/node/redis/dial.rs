@@ -44,7 +44,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// Why there is no stream.
 pub(crate) enum DialError {
-    /// Nobody listens there.
+    /// No process listens there.
     Refused(Fault),
     /// Anything else.
     Other(Fault),
@@ -77,7 +77,7 @@ pub(crate) trait Dial: Send + Sync {
     /// A stream to the server at this endpoint, or why there is none.
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a>;
 
-    /// The other addresses of the host, where its name has several, beside the one that the
+    /// The other addresses of the host, where its name has several: all but the address that the
     /// stream leads to.
     fn others(&self, _: &Endpoint, _: &Stream) -> Vec<SocketAddr> {
         Vec::new()
@@ -163,7 +163,7 @@ async fn dial(
             port,
             tls: true,
         } => {
-            // Reading certificates blocks.
+            // The certificates are read on another thread, for reading blocks.
             let tls = sockets.tls.clone();
             let warn = sockets.warn;
             let config = aside("quorlock-tls", move || tls.config(warn))
@@ -176,8 +176,8 @@ async fn dial(
                 .connect(name, Quiet::new(stream))
                 .await
                 .map_err(|e| match e.kind() {
-                    // rustls reports what the peer's certificate or its own
-                    // verdict was as invalid data; the rest is the network.
+                    // rustls reports a bad certificate of the peer, and its own verdict, as invalid
+                    // data; any other error is the network's.
                     io::ErrorKind::InvalidData => wrong(e),
                     _ => unreachable(&e),
                 })?;

@@ -76,7 +76,8 @@ pub(crate) fn write_command(
         }
         _ => {
             resp::write_text(out, &names::redisson_channel(&request.keys.lock));
-            // Redisson listens on sharded channels where there are shards, guarded or not.
+            // Redisson listens on sharded channels where there are shards, whether the client has a
+            // guard or not.
             let publish: &[u8] = if in_cluster { b"SPUBLISH" } else { b"PUBLISH" };
             return resp::write_text(out, publish);
         }
@@ -90,7 +91,8 @@ pub(crate) fn write_command(
     resp::write_number(out, block.into());
 }
 
-/// Where it is told that the lock is free, to whoever asks so that it waits at its home.
+/// The channel on which a server announces that the lock is free; for an acquire that waits at its
+/// home.
 pub(crate) fn channel(request: &Request) -> Option<Vec<u8>> {
     let home = matches!(request.op, Op::Acquire { home: true, .. });
     let waits = home && request.waiter.is_some() && request.keys.field.is_some();

@@ -96,8 +96,8 @@ fn one((slots, servers): &Span<'_>, asked: &Endpoint) -> Result<Range, String> {
     let [host, Resp::Int(port), more @ ..] = &primary[..] else {
         return Err(unnamed());
     };
-    // Where a server is known by an address and a name, its settings say which is
-    // preferred; the other stands behind it.
+    // Where a server has an address and a name, its settings say which of them comes first; the
+    // other stands behind it.
     let host = match host {
         Resp::Nil => named(more).unwrap_or_default(),
         host => text(host),
@@ -124,7 +124,7 @@ pub(crate) fn own(answer: &Resp, id: &str) -> Result<Vec<u16>, String> {
     Ok(own)
 }
 
-/// The name behind an address that is not told (`cluster-preferred-endpoint-type`).
+/// The server's name, where the address is left out (`cluster-preferred-endpoint-type`).
 fn named(more: &[Resp]) -> Option<String> {
     let [_, Resp::Array(words), ..] = more else {
         return None;
@@ -171,7 +171,7 @@ pub(crate) fn leaving(nodes: &str) -> Vec<u16> {
     moving(nodes, "->-")
 }
 
-/// `[93-<-ID]` is one that arrives, `[93->-ID]` one that leaves.
+/// Reads the hash slots on the move: `[93-<-ID]` arrives, `[93->-ID]` leaves.
 fn moving(nodes: &str, way: &str) -> Vec<u16> {
     let mut own = nodes.lines().filter(|line| {
         let flags = line.split(' ').nth(2).unwrap_or_default();
@@ -329,7 +329,7 @@ mod tests {
         })
     }
 
-    /// It is as whoever takes a map relies on: whoever serves a hash slot is one.
+    /// Checks what a reader of the map relies on: each hash slot is served by one server at most.
     fn sound(ranges: &[Range]) {
         let mut served = vec![false; SLOTS];
         for range in ranges {

@@ -50,26 +50,25 @@ use crate::wakers::Wakers;
 /// down: more would only time out.
 pub(crate) const QUEUE_BOUND: usize = 100_000;
 
-/// What is told of a request beyond it.
+/// The fault of a request beyond that bound.
 pub(crate) const TOO_MANY: &str = "too many requests are waiting for this node";
 
-/// Who is to be told of a request that it has failed, and why.
+/// A failed request: its sink, and why it has failed.
 pub(crate) type FailedRequest = (Option<Arc<dyn Sink>>, RequestContext, Fault);
 
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
     shown: Arc<str>,
-    /// Its place in the set, and what is known there of it.
+    /// The node's place in the set, and what is known there of it.
     node: usize,
     gate: Arc<Gate>,
     outbox: Arc<Outbox>,
-    /// Who drives the task's runtime; empty if that is the caller's.
+    /// The driver of the task's runtime; empty if the caller drives it.
     driver: Option<&'static Driver>,
 }
 
 impl RedisLink {
-    /// A link, and what works for it, which somebody has to spawn. Connects to
-    /// nothing yet.
+    /// Makes a link, and its worker, which the caller has to spawn. Connects to nothing yet.
     pub(crate) fn new(
         target: Target,
         clock: Arc<dyn Clock>,
@@ -90,8 +89,8 @@ impl RedisLink {
         (link, worker)
     }
 
-    /// Queues an item; returns the wake-up that is owed for it, or what its requester is to be told
-    /// at once: a release may have been queued all the same.
+    /// Queues an item; returns the wake-up that it owes, or the failure that the requester is to be
+    /// given at once: a release may have been queued all the same.
     #[inline]
     pub(crate) fn put(&self, mut item: Box<Item>) -> Result<Wakers, FailedRequest> {
         let mut state = lock(&self.outbox.state);
@@ -134,7 +133,7 @@ impl Worker {
         Connection::new(target, clock, self.outbox.clone()).run()
     }
 
-    /// The same, begun anew where a bug ends it.
+    /// Runs the task, and restarts it after a panic.
     pub(crate) async fn last(self) {
         let what = format!("the connection of the node {}", self.target.address.shown);
         let warn = self.target.gate.warn;

@@ -16,8 +16,8 @@ pub(crate) fn needs_trailer(request: &Request, guard: Option<&Guard>) -> bool {
     !script::is_plain(request, guard)
 }
 
-/// Appends the commands of a native acquire; returns how many replies they have.
-/// `cold`: the counter's life has to be told.
+/// Appends the commands of a native acquire; returns how many replies they have. `cold`: the
+/// counter's expiry has to be set.
 pub(crate) fn write_acquire(
     out: &mut Vec<u8>,
     request: &Request,
@@ -48,7 +48,8 @@ pub(crate) fn write_acquire(
     if !cold {
         return 2;
     }
-    // By a quarter more, for it is told once for a quarter of it.
+    // The expiry is a quarter longer, because the client renews it only once per quarter of the
+    // counter's life.
     resp::write_array(out, 3);
     resp::write_text(out, b"PEXPIRE");
     resp::write_text(out, counter);
@@ -102,7 +103,7 @@ pub(crate) struct AcquireReplies {
     /// How many replies were read.
     read: u8,
     pub(crate) voted: Voted,
-    /// The counter was told its life.
+    /// The counter's expiry was set.
     pub(crate) told: bool,
     /// The vote itself failed.
     pub(crate) failed: Option<Resp>,
@@ -116,7 +117,7 @@ impl AcquireReplies {
             (1, Resp::Okay) => self.voted.stored = true,
             (1, Resp::Nil) => {}
             (1, other) => self.failed = Some(other),
-            // Whatever else it says: no mark.
+            // Any other reply means that the candidate was not stored.
             (2, Resp::Int(1)) => self.voted.counted = true,
             (3, Resp::Int(1)) => self.told = true,
             _ => {}
@@ -133,7 +134,7 @@ pub(crate) struct TrailerReplies {
 }
 
 impl TrailerReplies {
-    /// Of a trailer that has yet to be answered, with this many replies.
+    /// Makes the replies of a trailer that is yet to be answered, this many.
     pub(crate) fn new(left: u8) -> TrailerReplies {
         let trailer = Trailer {
             admitted: true,

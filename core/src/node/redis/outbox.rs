@@ -30,28 +30,29 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 pub(crate) struct OutboxState {
     pub(crate) items: VecDeque<Box<Item>>,
-    /// Who is told what nodes publish, until the task has taken it.
+    /// The subscriber of the node's messages, until the task has taken it.
     pub(crate) subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that owns the connection.
     pub(crate) task: Wakers,
     /// How the last try to connect has ended; `None`: none has, since the link was made or
     /// lost its connection.
     pub(crate) met: Option<bool>,
-    /// One is to be begun for the sake of those who wait for that.
+    /// Whether callers wait for a try to connect, so that the task has to begin one.
     pub(crate) hailed: bool,
     pub(crate) hailing: Wakers,
-    /// The task has ended before its time, and the next is not begun: nobody would answer in time.
+    /// Whether the task has panicked and waits for its restart. A request fails at once meanwhile,
+    /// for no task would answer it in time.
     pub(crate) rests: bool,
     /// What the task that has ended knew of the node, for the next, which alone knows what it is.
     pub(super) known: Option<Box<dyn Any + Send>>,
     pub(crate) closed: bool,
-    /// The task is over: nobody takes items any more.
+    /// The task has ended for good, and takes no more items.
     pub(crate) ended: bool,
 }
 
 impl Outbox {
-    /// A try to connect has ended so; `None`: it says nothing of the next, or the connection is
-    /// lost; those who wait go on to.
+    /// Records how a try to connect has ended; `None`: it says nothing of the next try, or the
+    /// connection is lost, so the waiting callers go on waiting.
     pub(crate) fn meet(&self, met: Option<bool>) {
         let mut state = lock(&self.state);
         state.met = met;
@@ -79,40 +80,41 @@ impl Outbox {
     }
 }
 
-/// What is told of a request that its task has left behind.
+/// The fault of a request that its ended task has left behind.
 pub(crate) const HAS_ENDED: &str = "its connection has ended";
 
 /// A request on its way. It is boxed, for it goes through several queues.
 pub(crate) struct Item {
     pub(crate) request: Request,
     pub(crate) ticket: RequestContext,
-    /// Gone once it has been told.
+    /// The requester's sink; `None` once it was given a reply.
     pub(crate) sink: Option<Arc<dyn Sink>>,
     /// A release is sent again until then.
     pub(crate) give_up: Instant,
     /// The node has forgotten the script: send its text.
     pub(crate) with_text: bool,
-    /// It met a record other than the one on connect, once.
+    /// Whether the request has once met another record than the connection was made with.
     pub(crate) readmitted: bool,
     /// Plain commands of it were carried out, to no effect that counts.
     pub(crate) void: bool,
-    /// It was written in vain, and is to be written before anything new.
+    /// Whether the request was written in vain, and is to be written before anything new.
     pub(crate) again: bool,
-    /// It met a connection that was gone without a word, once.
+    /// Whether the request has once met a connection that was gone without a word.
     pub(crate) rewritten: bool,
     /// How many replies its connection had brought when it was written.
     pub(crate) heard: u64,
     /// A release that already went out over the connection in doubt.
     pub(crate) on_old: bool,
-    /// Its hash slot is being moved to the server that it is sent to.
+    /// Whether the hash slot is being moved to the server that the request is sent to.
     pub(crate) asking: bool,
-    /// It is an extension, and asked by the one key of its lock, whose hash slot is being moved.
+    /// Whether this is an extension that names the one key of its lock alone, because the hash slot
+    /// is being moved.
     pub(crate) prolongs: bool,
     /// How often in a row a server of its cluster has sent it to another,
     pub(crate) redirects: u32,
     /// and how often one could not serve it yet.
     pub(crate) pauses: u32,
-    /// It was written with the life of its counter.
+    /// Whether the request was written with the expiry of its counter.
     pub(crate) cold: bool,
     /// When it was written last.
     pub(crate) written: Instant,

@@ -25,10 +25,11 @@ use replicas::Replicas;
 /// How long a connection is used before its server is asked again whether it drops keys, behind
 /// what is written then.
 pub(crate) const LOOKED_AT: Duration = Duration::from_secs(4);
-/// One that was idle for so much longer is asked so before anything else.
+/// After so much idleness the server is asked whether it drops keys before anything else.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
-/// This many counters are remembered whose life was told; beyond it all are forgotten.
+/// How many counters the connection remembers as warm; beyond it the connection forgets all of
+/// them.
 const REMEMBERED: usize = 1024;
 
 /// See the [module documentation](self).
@@ -48,7 +49,7 @@ pub(crate) struct InFlight {
     /// The server's clock, as far as it is known from that and from replies since.
     clock: NodeTime,
     drift: f64,
-    /// Until when a counter's life need not be told again, by the hash of its key.
+    /// Until when a counter's expiry need not be set again, by the hash of its key.
     pub(super) warm: HashMap<u64, Instant>,
     /// Votes were asked for in this write that need its trailer.
     owes_trailer: bool,
@@ -62,8 +63,8 @@ pub(crate) struct InFlight {
     evicts: bool,
     /// What it has said of its memory since that was [taken](InFlight::take_memory).
     memory: Option<Option<Memory>>,
-    /// It has answered since somebody [looked](InFlight::expire), and when that was that
-    /// it had.
+    /// Whether the server has answered since the last [look](InFlight::expire), and the last look
+    /// at which it had.
     heard: bool,
     quiet_since: Instant,
     /// How many replies it has brought.
@@ -72,8 +73,8 @@ pub(crate) struct InFlight {
     taught: Vec<&'static Script>,
 }
 
-/// What replies are awaited for. An item is gone where nobody cares for the answer any
-/// more.
+/// The replies that are awaited, in order. The item is `None` where its requester awaits no answer
+/// any more.
 enum PendingReply {
     /// A script's reply.
     Script(Option<Box<Item>>),
@@ -133,8 +134,7 @@ impl InFlight {
 
     /// Moves bytes both ways; ready with what comes next.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
-        // Reads go on while a write waits for room: the node may be waiting
-        // for us to read.
+        // Reads go on while a write waits for room: the node may be waiting for the client to read.
         if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
             return Poll::Ready(Err(error));
         }
@@ -172,7 +172,7 @@ impl InFlight {
         parked.chain(voted).chain(asked)
     }
 
-    /// The same, to be looked at.
+    /// The items in flight, to be looked at.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         let voted = self.voted.iter().filter_map(|(item, _)| item.as_deref());
         let asked = self.places.iter().filter_map(|place| match place {
@@ -194,19 +194,19 @@ impl InFlight {
         self.places.len()
     }
 
-    /// Whether nobody waits for an answer, and all is written: the copy of a release may
-    /// be the last that is left, and must go out behind what it undoes.
+    /// Whether no request awaits an answer, and all is written: the copy of a release may be the
+    /// last that is left, and must go out behind the request that it undoes.
     pub(crate) fn is_idle(&self) -> bool {
         let written = self.wire.out.is_empty();
         written && self.items().next().is_none()
     }
 
-    /// Fails what is past its deadline; lowers `due` to what comes next.
-    /// Returns whether somebody waited in vain: for half of the time at least that its
-    /// requester had. One that was written with little of it left, over a connection
-    /// that had yet to be made, says nothing of that connection. Nor does a release that
-    /// was told already, while anything is answered: it may be the last of thousands
-    /// that were kept for a node.
+    /// Fails requests past their deadlines; lowers `due` to the next deadline. Returns whether the
+    /// silence puts the connection in doubt: a request has waited in vain over it for at least half
+    /// of its time. A request that was written with little time left, over a connection that had
+    /// yet to be made, says nothing of that connection. Nor does a release whose sink has its
+    /// reply, while the server answers anything: it may be the last of thousands that were kept for
+    /// a node.
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
         let mut doubtful = false;
         let heard = std::mem::take(&mut self.heard);

@@ -1,10 +1,9 @@
-//! Pushes: what a server sends between its replies, without being asked
-//! (RESP3).
+//! Pushes: what a server sends between its replies, without being asked (RESP3).
 //!
-//! Whoever may publish may send anything of any length, and it must cost us neither
-//! memory nor the connection. So a push is read as it arrives: short words are
-//! kept, everything else is passed over, and at its end it is judged. Only what
-//! is no RESP3 at all ends the connection.
+//! A publisher may send anything of any length, and that must cost the client neither memory nor
+//! the connection. So the reader takes a push as it arrives: it keeps short words, passes over
+//! everything else, and judges the push at its end. Only bytes that are no RESP3 at all end the
+//! connection.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ pub enum Push {
     Message(Hint),
     /// Our inbox is subscribed.
     Subscribed,
-    /// So is, or no more, the channel of a lock in Redisson's layout.
+    /// The channel of a lock in Redisson's layout is subscribed, or no more.
     Listens,
     /// Nothing that a node tells us.
     Stray,
@@ -40,7 +39,7 @@ pub enum Push {
 pub(crate) struct Pushes {
     /// The name of our inbox.
     channel: Arc<[u8]>,
-    /// The channels of locks in Redisson's layout, and who waits there.
+    /// The waiters at locks in Redisson's layout, by channel.
     locks: HashMap<Vec<u8>, u64>,
     /// There have been some.
     listened: bool,
@@ -67,8 +66,8 @@ impl Pushes {
         }
     }
 
-    /// From now on the waiter is called by any message on the channel. Whether nobody was
-    /// before.
+    /// Has any message on the channel notify the waiter from now on. Returns whether the channel
+    /// had no waiter before.
     pub(crate) fn listen(&mut self, channel: &[u8], waiter: u64) -> bool {
         self.listened = true;
         self.locks.insert(channel.to_vec(), waiter).is_none()
@@ -110,8 +109,8 @@ impl Pushes {
         }
     }
 
-    /// Takes one element, or the head of one that is passed over or has others
-    /// inside: its length, or `None` if too little of it has arrived.
+    /// Takes one element, or the head of an element that is passed over or contains others: its
+    /// length, or `None` if too little of it has arrived.
     fn element(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let garbage = || io::Error::from(io::ErrorKind::InvalidData);
         let Some(line) = resp::line(bytes)? else {
@@ -164,7 +163,7 @@ impl Pushes {
     }
 
     fn longest(&self) -> usize {
-        // Also that which is just being left.
+        // The bound counts channels that are just being left, too.
         let lock = if self.listened { LOCK_CHANNEL } else { 0 };
         self.channel.len().max(MESSAGE).max(lock)
     }
@@ -195,10 +194,11 @@ impl Pushes {
     /// What a push over the channel of a lock is.
     fn of_lock(&self, kind: &[u8], channel: &[u8]) -> Push {
         match kind {
-            // Whatever it says: Redisson says `0` where the lock is free, and `1` for readers.
+            // The text does not matter: Redisson says `0` where the lock is free, and `1` for
+            // readers.
             b"message" => match self.locks.get(channel) {
                 Some(&number) => Push::Message(Hint { number, slot: None }),
-                // It came as the channel was left.
+                // The message came as the channel was left.
                 None => Push::Listens,
             },
             b"subscribe" | b"unsubscribe" => Push::Listens,
@@ -207,8 +207,8 @@ impl Pushes {
     }
 }
 
-/// Who is called, as nodes write it: the waiter's number, and of a semaphore behind a blank
-/// that of the slot; digits and nothing else.
+/// The hint in a node's message: the waiter's number, and for a semaphore a blank and the slot's
+/// number; digits and nothing else.
 fn called(message: &[u8]) -> Option<Hint> {
     let plain = |digits: &[u8]| digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit);
     let blank = message.iter().position(|&byte| byte == b' ');
@@ -382,7 +382,7 @@ mod tests {
         );
     }
 
-    /// The same by redis-rs's parser.
+    /// The judgement of redis-rs's parser on the same bytes.
     fn judged(push: &[u8]) -> Push {
         let Ok(Resp::Push { kind, data }) = parse_redis_value(push) else {
             return Push::Stray;

@@ -21,7 +21,7 @@ pub(crate) struct Quiet<S: Socket> {
     socket: ManuallyDrop<S>,
     /// What its number led to when it was made.
     file: Option<File>,
-    /// Who drives its runtime; empty if that is the caller's.
+    /// The driver of the socket's runtime; empty if the caller drives it.
     driver: Option<&'static Driver>,
 }
 
@@ -52,7 +52,7 @@ impl<S: Socket> Quiet<S> {
 impl<S: Socket> Drop for Quiet<S> {
     fn drop(&mut self) {
         if self.file == self.socket.file() {
-            // SAFETY: nothing looks at it behind this.
+            // SAFETY: nothing uses the socket after this drop.
             unsafe { ManuallyDrop::drop(&mut self.socket) };
         }
     }
@@ -71,7 +71,7 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// Apple's sockets are told so when they are made, and Windows has no such signal.
+/// Apple's sockets get the option when they are made, and Windows has no such signal.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const FLAGS: i32 = 0;
 
@@ -208,7 +208,7 @@ mod tests {
             let near = near.await.unwrap();
             drop((listener.accept().unwrap(), listener));
             near.readable().await.unwrap();
-            // The first is answered by a reset, which the next one meets.
+            // The other end answers the first write by a reset, which the next write meets.
             let error = written(Quiet::new(near)).await;
             match error.kind() {
                 io::ErrorKind::ConnectionReset => io::ErrorKind::BrokenPipe.into(),

@@ -335,16 +335,16 @@ mod tests {
         let mut first = world.begins();
         world.finds(Ok(&[A]));
         assert_eq!(won(&mut first), Some(at(A)));
-        // It hangs.
+        // The attempt hangs.
         let mut hung = world.begins();
         assert!(poll(&mut hung).is_pending());
         world.passes(50);
         assert_eq!(won(&mut hung), Some(at(A)));
-        // It fails, at once.
+        // The attempt fails at once.
         let mut failed = world.begins();
         world.finds(Err(()));
         assert_eq!(won(&mut failed), Some(at(A)));
-        // It is the look-up that failed, where the addresses before are not reached.
+        // The look-up's failure is reported where the addresses before are not reached.
         lock(&world.open).clear();
         lock(&world.refuse).insert(at(A), io::ErrorKind::ConnectionRefused);
         let mut neither = world.begins();

@@ -18,7 +18,7 @@ const LARGEST: u64 = (1 << 53) - 1;
 /// What a node said to a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// A reply, and the node's `TIME` in µs where it told.
+    /// A reply, and the node's `TIME` in µs where the reply has it.
     Reply(Reply, Option<u64>),
     /// The node does not know the script.
     NoScript,
@@ -176,7 +176,7 @@ fn seen(parts: [&Resp; 6], readers: &[Resp]) -> Option<Reply> {
         b"&" => Standing::Shared,
         b"-" => Standing::Kept,
         b"@" => Standing::Reserved,
-        // Ours has an end, and is not marked but by us.
+        // Our values have an end, and only our scripts mark a value.
         b"." if value.is_ours() && left.is_some() => Standing::Held,
         b"." => Standing::Foreign,
         _ => return None,

@@ -88,7 +88,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// The same of a reply of which more may have arrived since the last time.
+    /// Scans a reply of which more may have arrived since the last scan.
     pub(crate) fn reply(
         &mut self,
         bytes: &[u8],
@@ -135,7 +135,7 @@ impl Scan {
                 self.owed.push(elements);
                 continue;
             }
-            // It may have been the last of an array, and that the last of another.
+            // The element may have been the last of an array, and that array the last of another.
             loop {
                 let Some(owed) = self.owed.last_mut() else {
                     return Ok(self.at);
@@ -191,7 +191,7 @@ fn simple(bytes: &mut &[u8]) -> Option<Resp> {
 
 /// An integer in decimal, most often a short one without a sign.
 fn integer(digits: &[u8]) -> Option<i64> {
-    // So few digits are never too large.
+    // So few digits never overflow.
     if (1..=18).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) {
         let grow = |n: i64, digit: &u8| 10 * n + i64::from(digit - b'0');
         return Some(digits.iter().fold(0, grow));
@@ -217,11 +217,11 @@ pub(crate) fn line(bytes: &[u8]) -> io::Result<Option<&[u8]>> {
 /// Why the end of a reply was not found.
 #[derive(Debug, PartialEq, Eq)]
 enum Incomplete {
-    /// It has not arrived yet.
+    /// The end of the reply has not arrived yet.
     More,
     /// These bytes begin no reply.
     Never,
-    /// It says that it is longer than it may be.
+    /// The reply says that it is longer than it may be.
     TooLong,
 }
 
@@ -253,7 +253,7 @@ fn element_end(bytes: &[u8], most: usize) -> Result<(usize, usize), Incomplete> 
         }
     };
     let elements = match bytes[0] {
-        // redis-rs takes blanks about a number.
+        // redis-rs would accept blanks around a number.
         b':' if number::<i64>(&bytes[1..line]).is_none() => return Err(Incomplete::Never),
         b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => 0,
         b'$' | b'!' | b'=' => {
@@ -276,14 +276,14 @@ pub(crate) fn write_array(out: &mut Vec<u8>, words: usize) {
     write_head(out, b'*', words);
 }
 
-/// One word of a command.
+/// Appends one word of a command.
 pub(crate) fn write_text(out: &mut Vec<u8>, word: &[u8]) {
     write_head(out, b'$', word.len());
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
 }
 
-/// One word of a command, which is made of these.
+/// Appends one word of a command, made of these parts.
 pub(crate) fn write_parts(out: &mut Vec<u8>, parts: &[&[u8]]) {
     write_head(out, b'$', parts.iter().map(|part| part.len()).sum());
     for part in parts {
@@ -292,7 +292,7 @@ pub(crate) fn write_parts(out: &mut Vec<u8>, parts: &[&[u8]]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// One word of a command: a number.
+/// Appends a number as one word of a command.
 pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
     write_text(out, Decimal::of(number).text());
 }
@@ -336,7 +336,7 @@ impl Decimal {
         let mut digits = [0; 20];
         let mut at = digits.len();
         let mut rest = number;
-        // Two at a time: dividing is what takes the time.
+        // The digits are written two at a time, for the divisions take the time.
         while rest >= 10 {
             at -= 2;
             digits[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
@@ -398,7 +398,7 @@ mod tests {
         assert!(told(MAP).unwrap().is_none());
         let long = |error: io::Error| error.into_inner().unwrap().to_string();
         assert_eq!(long(told(REPLY).unwrap_err()), REPLY.longer);
-        // One that says so before it comes.
+        // The array announces its excess before the elements come.
         for (head, bound) in [
             (&b"$65537\r\n"[..], REPLY),
             (b"*1\r\n*65537\r\n", REPLY),
@@ -423,7 +423,7 @@ mod tests {
         for end in (0..map.len()).step_by(1000) {
             let before = scan.at;
             assert!(scan.reply(&map[..end], MAP).unwrap().is_none());
-            // Of the elements behind what was looked through one at most has not arrived.
+            // Of the elements behind those that were scanned at most one has not arrived.
             assert!(
                 scan.at >= before && end - scan.at <= 50,
                 "{} of {end}",
@@ -432,7 +432,7 @@ mod tests {
         }
         let whole = scan.reply(&map, MAP).unwrap();
         assert_eq!(whole, Some((parse_redis_value(&map).unwrap(), map.len())));
-        // The next one begins anew.
+        // The scan of the next reply begins anew.
         assert_eq!((scan.at, &scan.owed), (0, &Vec::new()));
     }
 

@@ -1,5 +1,5 @@
-//! The seam to a cluster: who knows which of its servers serves what. A connection to one of
-//! these gives back by it what it cannot do itself.
+//! The seam to a cluster: it knows which of its servers serves which hash slot. The connection to a
+//! server gives a request back through this seam when that server cannot carry it out.
 
 use std::collections::VecDeque;
 

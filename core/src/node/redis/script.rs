@@ -80,7 +80,7 @@ pub(crate) static RESERVE: Script = script!("reserve.lua");
 pub(crate) static PROLONG: Script = script!("prolong.lua");
 /// Look what is there. Seldom asked for: a node is given its text then.
 pub(crate) static INSPECT: Script = script!("inspect.lua");
-/// Replace a node's record, if it is still the one that was read.
+/// Replaces a node's record, if it is still the record that the client has read.
 pub(crate) static INIT: Script = script!("init.lua");
 /// Find out which command is not permitted.
 pub(crate) static TRY: Script = script!("try.lua");
@@ -96,12 +96,12 @@ const ANY_TIME: u64 = (1 << 53) - 1;
 pub(crate) struct Guard {
     /// The record that the node must hold.
     pub(crate) record: Arc<str>,
-    /// Its key.
+    /// The record's key.
     pub(crate) record_key: Arc<[u8]>,
     /// The key of the quarantine.
     pub(crate) quarantine_key: Arc<[u8]>,
-    /// Of a shard of a cluster: each hash slot has a quarantine of its own, whose key is this
-    /// one's with the hash slot's tag, and no record is compared.
+    /// Whether the node is a shard of a cluster: each hash slot has a quarantine of its own, whose
+    /// key is this key with the hash slot's tag, and the scripts compare no record.
     pub(crate) shard: bool,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Guard {
 const NO_RECORD: &str = "-";
 
 impl Guard {
-    /// That of a shard; `quarantine_key` as of any node.
+    /// The guard of a shard; `quarantine_key` as of any node.
     pub(crate) fn shard_of(quarantine_key: Arc<[u8]>) -> Guard {
         Guard {
             record: NO_RECORD.into(),
@@ -211,7 +211,7 @@ pub(crate) fn write_prolong(out: &mut Vec<u8>, request: &Request, ttl: Duration,
     resp::write_number(out, not_after(request));
 }
 
-/// Appends the call that reserves the lock for the request's waiter, who does not share.
+/// Appends the call that reserves the lock for the request's waiter, which does not share.
 fn write_reserve(
     out: &mut Vec<u8>,
     request: &Request,
@@ -281,7 +281,8 @@ pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
 fn block(request: &Request) -> Option<u32> {
     let block = match request.op {
         Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
-        // From the lease's own on. Readers take one, also one that had the lock alone before.
+        // The block begins at the lease's own fence. Readers take one fence, also a reader that had
+        // the lock for itself before.
         Op::Extend { behind, .. } if request.keys.mode.is_alone() => behind + 1,
         Op::Extend { .. } | Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
     };
@@ -305,7 +306,7 @@ fn keep(request: &Request) -> Option<ReleaseTerm> {
     match request.leaving {
         AfterRelease::TakenFor(long) => Some(ReleaseTerm::For(millis(long))),
         AfterRelease::Forced(long) => Some(ReleaseTerm::Ban(millis(long))),
-        // Whoever writes it has made the other of it by now.
+        // `TakenUntil` has become `TakenFor` by the time that the request is written.
         AfterRelease::Free | AfterRelease::TakenUntil(_) => None,
     }
 }
@@ -321,7 +322,8 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
             let queue = usize::from(request.keys.adopts.is_none());
             (3 + queue + voted + 2 * guarded, 4 + more)
         }
-        // One that shares may call others, so it has their queue and their waits too.
+        // An extension of a shared vote may notify waiters, so it needs their queue and their
+        // time-outs.
         Op::Extend { .. } | Op::Confirm { .. } => {
             (3 + shared + voted + 2 * guarded, 3 + shared + more)
         }
@@ -344,7 +346,8 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     let extends = matches!(request.op, Op::Extend { .. } | Op::Confirm { .. });
     let adopts = votes && request.keys.adopts.is_some();
     let shares = request.keys.mode == Mode::Shared;
-    // Who stores a token, or keeps it, looks at the bans; who may call others has their queue.
+    // A script that stores or keeps a token looks at the bans; a script that may notify waiters has
+    // their queue.
     let queues = !adopts && (!extends || shares);
     resp::write_text(out, &request.keys.lock);
     if queues {
@@ -363,7 +366,7 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     if request.op == Op::Inspect {
         resp::write_text(out, request.keys.aux.counter());
     } else if !matches!(request.op, Op::Release) && !is_plain(request, guard) {
-        // Without fences the place is kept by a key of the same lock.
+        // Without fences a key of the same lock stands in the counter's place.
         let counter = request.keys.counter();
         resp::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
     }
@@ -522,7 +525,8 @@ pub(crate) fn not_after(request: &Request) -> u64 {
     }
 }
 
-/// The number, a blank, the inbox; before that of one that shares an `s`; empty for none.
+/// Appends the waiter as one word: its number, a blank, its inbox; before that an `s` if it is to
+/// share the lock; an empty word for no waiter.
 fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>, mode: Mode) {
     match waiter {
         Some(waiter) => {

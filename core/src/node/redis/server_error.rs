@@ -1,5 +1,5 @@
-//! What a server answers in place of a reply: its errors, sorted by what can be
-//! done about them, and in words for whoever has to.
+//! What a server answers in place of a reply: its errors, sorted by what can be done about them,
+//! and in words for the person that has to do it.
 
 use crate::foreign;
 use crate::node::admission::UnsupportedServer;
@@ -62,7 +62,7 @@ pub(crate) enum Redirect {
     Ask { host: String, port: u16 },
     /// The hash slot is being moved, and its keys are not all in one place.
     TryAgain,
-    /// Nobody serves the hash slot, or the cluster has no majority.
+    /// No server serves the hash slot, or the cluster has no majority.
     Down,
 }
 
@@ -120,8 +120,8 @@ fn without_arguments(detail: &str) -> &str {
 /// docs/reference/protocol.md, "Home", what follows.
 fn is_of_lock(code: &str, detail: &str, kind: FaultKind, scripted: bool) -> bool {
     let keys = detail.contains("access") && detail.contains(" key") && !detail.contains("channel");
-    // What a script does is right on every server, so a value is not: but where it came to nothing,
-    // or not to a command.
+    // The commands in a script are right on every server, so the error is due to a value; but not
+    // where the script or the command did not run at all.
     let unrun = ["Error compiling", "command called from script", "channel"];
     let met = scripted && !unrun.iter().any(|words| detail.contains(words));
     match code {
@@ -145,8 +145,8 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
             FaultKind::Misconfigured
         }
-        // Other codes name a state of the server: LOADING, OOM, READONLY,
-        // BUSY, MISCONF, MASTERDOWN, NOREPLICAS, …
+        // Other codes name a state of the server: LOADING, OOM, READONLY, BUSY, MISCONF,
+        // MASTERDOWN, NOREPLICAS, …
         _ => FaultKind::NotReady,
     };
     let kind = match (code, detail) {
@@ -155,8 +155,8 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
             if text.contains("AUTH")
                 || text.contains("DB index")
                 || text.contains("unknown command")
-                // What a script may not do has none either; on Redis 8 and Valkey
-                // it begins alike.
+                // A command that is forbidden within a script has no code either; on Redis 8 and
+                // Valkey the error begins alike.
                 || text.starts_with("ACL failure in script")
                 || text.contains("can't run this command")
                 || text.contains("can't access at least one of the keys") =>
@@ -336,7 +336,7 @@ mod tests {
                 "-ERR SELECT is not allowed in cluster mode",
                 FaultKind::Misconfigured,
             ),
-            // Within a script: Redis 6.2, 7.0, 8.2 and Valkey 9.1.
+            // Each server names the script in its own way: Redis 6.2, 7.0, 8.2 and Valkey 9.1.
             (
                 "-ERR Error running script (call to f_5a): @user_script:9: WRONGTYPE x",
                 FaultKind::Misconfigured,

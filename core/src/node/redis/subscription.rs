@@ -7,8 +7,8 @@ use super::pushes::Push;
 use crate::node::Subscriber;
 use crate::token::Rng;
 
-/// The name of a new inbox. Nobody can guess it, and no two clients share one:
-/// a waiter is named by its inbox and a number that the client gave it.
+/// The name of a new inbox. No client can guess it, and no two clients share one: a node names a
+/// waiter by its inbox and a number that the client gave it.
 pub(crate) fn channel(namespace: &str, rng: &dyn Rng) -> Arc<[u8]> {
     let mut id = [0; 16];
     rng.fill(&mut id);
@@ -20,7 +20,7 @@ pub(crate) fn channel(namespace: &str, rng: &dyn Rng) -> Arc<[u8]> {
 /// The subscription of a client's inbox on one node, over whatever connection
 /// its link has.
 pub(crate) struct Subscription {
-    /// Who is told what comes in.
+    /// The subscriber that is given the node's messages.
     subscriber: Option<Arc<dyn Subscriber>>,
     node: usize,
     state: SubscriptionState,
@@ -32,7 +32,7 @@ enum SubscriptionState {
     Never,
     /// The connection in use has it.
     Stands,
-    /// One had it, and is lost or in doubt.
+    /// A connection had the subscription, and is lost or in doubt.
     Lost,
 }
 
@@ -45,22 +45,22 @@ impl Subscription {
         }
     }
 
-    /// Whether anybody is to be told.
+    /// Whether there is a subscriber.
     pub(crate) fn is_wanted(&self) -> bool {
         self.subscriber.is_some()
     }
 
-    /// From the next connection on, `subscriber` is told.
+    /// Subscribes `subscriber`, from the next connection on.
     pub(crate) fn begin(&mut self, subscriber: Arc<dyn Subscriber>) {
         self.subscriber = Some(subscriber);
     }
 
-    /// Whom the next connection's task is to tell.
+    /// Takes the subscriber, for the next connection's task.
     pub(crate) fn leave(&mut self) -> Option<Arc<dyn Subscriber>> {
         self.subscriber.take()
     }
 
-    /// Nobody is told any more.
+    /// Removes the subscriber.
     pub(crate) fn end(&mut self) {
         self.subscriber = None;
     }
@@ -77,8 +77,8 @@ impl Subscription {
         }
     }
 
-    /// The connection in use is lost, or in doubt. Nobody is told: nothing can be
-    /// done before there is another, but what a waiter's timer does.
+    /// Marks the subscription as lost, with its connection. No waiter is notified: until there is
+    /// another connection a waiter's timer does all that can be done.
     pub(crate) fn lost(&mut self) {
         if self.state == SubscriptionState::Stands {
             self.state = SubscriptionState::Lost;
@@ -159,7 +159,7 @@ mod tests {
         assert!(subscription.take(called(7)));
         assert!(!subscription.take(Push::Stray));
         subscription.lost();
-        // What the connection in doubt still brings.
+        // The connection in doubt still brings messages.
         assert!(subscription.take(called(8)));
         subscription.lost();
         subscription.connected(false);

@@ -32,7 +32,7 @@ struct TlsSettings {
 #[derive(Default)]
 struct LastRead {
     trusted: TrustStore,
-    /// What is wrong with what stands in the files now, and was told.
+    /// The faults of the files as they are now, which the log has reported.
     told: Option<String>,
 }
 
@@ -83,16 +83,16 @@ impl Tls {
         Ok(Tls(Arc::new(settings)))
     }
 
-    /// The configuration for a connection. Reads the files, and those of the system where no
-    /// `ca` is given. Where they are not good any more, what was read before serves on, and
-    /// that is told once.
+    /// The configuration for a connection. Reads the files, and those of the system where no `ca`
+    /// is given. Where a file is not good any more, the last good one serves on, and the log
+    /// reports that once.
     pub(crate) fn config(&self, warn: impl Fn(LogEvent)) -> Result<Arc<ClientConfig>, String> {
         let Tls(settings) = self;
         if !settings.are_files() {
             let trusted = lock(&settings.last).trusted.clone();
             return trusted.config();
         }
-        // Each serves on for itself.
+        // The authorities and the identity serve on independently of each other.
         let (roots, identity) = (settings.roots(), settings.identity());
         let mut last = lock(&settings.last);
         let errors = [roots.as_ref().err(), identity.as_ref().err()];
@@ -151,7 +151,7 @@ impl TlsSettings {
         let key = PrivateKeyDer::from_pem_slice(&pem)
             .map_err(|e| malformed("key", "private key", &pem, &e))?;
         let shown = cert.certificates("cert")?;
-        // A key that does not fit its certificate is found now.
+        // The check here finds a key that does not fit its certificate.
         let provider = rustls::crypto::ring::default_provider();
         CertifiedKey::from_der(shown.clone(), key.clone_key(), &provider).map_err(|e| {
             let remedy = words::remedy(&e.to_string());
@@ -252,7 +252,7 @@ fn is_path(text: &str) -> bool {
     let ends = ["pem", "crt", "cer", "cert", "ca", "der"];
     let end = Path::new(text).extension().and_then(|end| end.to_str());
     let named = end.is_some_and(|end| ends.contains(&&*end.to_ascii_lowercase()));
-    // A word of a path that is longer could be part of a key.
+    // A longer word of a path could be part of a key, so it is not shown.
     let short = text.split(['/', '\\']).all(|word| word.len() <= 24);
     let plain = |c: char| c.is_alphanumeric() || " /\\._-~".contains(c);
     named && short && text.len() <= 200 && text.chars().all(plain)
@@ -298,7 +298,7 @@ mod tests {
         given.unwrap_err().detail().to_owned()
     }
 
-    /// One that can be read: of Ed25519, as `openssl genpkey` makes them.
+    /// A key that can be read: of Ed25519, as `openssl genpkey` makes them.
     const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
                        MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n\
                        -----END PRIVATE KEY-----\n";
@@ -322,7 +322,7 @@ mod tests {
             format!("{BODY}{BODY}"),
             format!("{}\n{}\n", &BODY[..64], &BODY[64..]),
             hex,
-            // Whose frame, or line breaks, did not survive.
+            // These keys have lost their frame, or their line breaks.
             framed("BEGIN EC PRIVATE KEY\n", BODY, "\nEND EC PRIVATE KEY"),
             framed(&begin[1..], BODY, end),
             framed(begin, BODY, end),
@@ -421,8 +421,8 @@ mod tests {
         folder
     }
 
-    /// What is trusted and shown for the next connection: the bytes of the certificates; and
-    /// what was told.
+    /// What the next connection trusts and shows, as the bytes of the certificates; and what the
+    /// log was given.
     fn next(tls: &Tls) -> (Vec<u8>, Vec<u8>, Vec<String>) {
         let told = Mutex::new(Vec::new());
         tls.config(|line| lock(&told).push(line.to_string()))
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(shown, bytes(CERT_A));
         assert!(told[0].contains("cert and key"), "{told:?}");
         assert_eq!(next(&tls).2, [""; 0], "told twice");
-        // What is good of it serves.
+        // The good part of the files serves.
         put("ca", CERT_B);
         let (after, shown, _) = next(&tls);
         assert_ne!(before, after);
@@ -464,7 +464,7 @@ mod tests {
         put("key", KEY_B);
         let (_, shown, told) = next(&tls);
         assert_eq!((shown, told.len()), (bytes(CERT_B), 0));
-        // A file that is gone, and another fault.
+        // A file that is gone is another fault than a file without a certificate.
         for (broken, word) in [("", "no certificate"), ("x", "no certificate")] {
             put("ca", broken);
             let (roots, _, told) = next(&tls);

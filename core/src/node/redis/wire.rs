@@ -20,12 +20,12 @@ use super::resp::{self, ReplyBound, Scan};
 use crate::clock::{Clock, Instant, Sleep};
 
 const CHUNK: usize = 16 * 1024;
-/// So much room for requests is kept when all are written.
+/// How much room for requests the wire keeps when all are written.
 const KEPT: usize = 4 * CHUNK;
 
-/// So many bytes of pushes are taken at once, and then so many more in each [`TURN`]: about forty
-/// calls of waiters in each millisecond, and six hundred before that. A server that sends more is
-/// read so slowly that the others do not wait for it.
+/// How many bytes of pushes the wire takes at once, and then again in each [`TURN`]: about forty
+/// notifications of waiters in each millisecond, and six hundred before that. The wire reads a
+/// server that sends more so slowly that other servers do not wait for it.
 const PUSHES: usize = 4 * 1024;
 const TURN: Duration = Duration::from_millis(1);
 const TURNS: u32 = 16;
@@ -35,7 +35,7 @@ const TURNS: u32 = 16;
 pub(crate) enum Incoming {
     /// The answer to the oldest request.
     Reply(Resp),
-    /// What nobody asked for.
+    /// A push, which no request has asked for.
     Push(Push),
 }
 
@@ -84,7 +84,7 @@ impl Wire {
         }
         if self.written > 0 {
             self.out.clear();
-            // What a burst has taken is given back.
+            // The room that a burst has taken is given back.
             self.out.shrink_to(KEPT);
             self.written = 0;
             // A TLS stream keeps bytes back until it is flushed.
@@ -304,14 +304,14 @@ mod tests {
             let stream = Stream::Simulated(Box::new(stream));
             let mut wire = Wire::new(stream, Arc::from(&b"in"[..]), clock);
             let mut cx = Context::from_waker(std::task::Waker::noop());
-            // What was read beyond that is forgotten in a long pause.
+            // In a long pause the wire forgets what it has read beyond that.
             let mut most = (TURNS as u64 + 1) * PUSHES as u64 + 2 * CHUNK as u64;
             let mut least = 0;
             for long in [0, 1, 10, 1, 1000, 0] {
                 now.fetch_add(long * 1_000_000, Ordering::Relaxed);
                 most += long.min(TURNS.into()) * PUSHES as u64;
                 least += long.min(TURNS.into()) * PUSHES as u64;
-                // More than a server may have said in all of that time.
+                // The pushes are more than a server may have sent in all of that time.
                 for _ in 0..1_000_000 {
                     match wire.poll_next(&mut cx) {
                         Poll::Pending => break,

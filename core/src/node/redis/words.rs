@@ -1,5 +1,4 @@
-//! What to do about certificates as people have them: the library's own words tell that to
-//! nobody.
+//! What to do about certificates as people have them: the library's own errors do not say that.
 
 /// There is nothing to verify a server by.
 pub(super) const NO_AUTHORITIES: &str = "this machine has no certificates of authorities: install them (the package \
@@ -53,7 +52,8 @@ pub(super) fn remedy(error: &str) -> &'static str {
     known.map_or("", |(_, remedy)| remedy)
 }
 
-/// Why a text is not in PEM form as it is read here, if that shows. Nothing of it is told.
+/// Why a text is not in PEM form as it is read here, if that shows. The answer quotes nothing of
+/// the text.
 pub(super) fn form(text: &[u8]) -> Option<&'static str> {
     let has = |sign: &[u8]| text.windows(sign.len()).any(|at| at == sign);
     if has(b"ENCRYPTED") {
@@ -69,7 +69,7 @@ pub(super) fn form(text: &[u8]) -> Option<&'static str> {
         [0xef, 0xbb, 0xbf, ..] => {
             Some("the file begins with a byte order mark: save it as UTF-8 without one")
         }
-        // A sequence of ASN.1.
+        // A sequence of ASN.1 begins so.
         [0x30, 0x80..=0x84, ..] => Some(
             "the file is DER: write it as PEM (openssl x509 -inform der, openssl pkey -inform der)",
         ),

@@ -22,7 +22,7 @@ use crate::node::{Fault, FaultKind};
 /// connection. Founding a set takes two; each may meet another client.
 const WRITES: u32 = 6;
 
-/// Of a node.
+/// The keys of a node's record.
 pub(super) struct RecordKeys<'a> {
     pub(super) record: &'a [u8],
     /// Without it there is no quarantine: each part of the node has its own.
@@ -32,7 +32,7 @@ pub(super) struct RecordKeys<'a> {
 }
 
 impl RecordKeys<'_> {
-    /// Of a node that is one server.
+    /// The keys of a node that is one server.
     pub(super) fn of(gate: &Gate) -> RecordKeys<'_> {
         RecordKeys {
             record: &gate.record_key,
@@ -42,9 +42,8 @@ impl RecordKeys<'_> {
     }
 }
 
-/// Admits the node: its record is good, or is written now. Returns the record.
-/// Waits for the other nodes of a set that is being founded; the wait is bounded
-/// by whoever wants the connection.
+/// Admits the node: its record is good, or is written now. Returns the record. Waits for the other
+/// nodes of a set that is being founded; the caller bounds the wait.
 pub(super) async fn admit(
     target: &Target,
     wire: &mut Wire,
@@ -74,7 +73,7 @@ pub(super) async fn admit(
             Admission::Wait => {
                 change(target, seen).await;
                 if quarantine_key.is_none() {
-                    // It may have been another part of the same node that has written it.
+                    // Another part of the same node may have written the record.
                     look.stored = read_record(target, wire).await?;
                 }
             }
@@ -89,8 +88,8 @@ pub(super) async fn admit(
                 let keys = [record_key, quarantine_key.unwrap_or(record_key)];
                 let why = cause(target, look);
                 let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
-                // Another client may write it at the same time; once it has, that
-                // is what counts.
+                // Another client may write a record at the same time; the record that stands
+                // afterwards counts.
                 let pledges = quarantine_key.is_some() && record.is_pledge();
                 let written =
                     write(target, wire, keys, (&old, &new), (quarantine, why), pledges).await?;

@@ -22,11 +22,11 @@ use crate::node::redis::dial::Stream;
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 
-/// So many others are asked.
+/// How many other addresses are asked.
 const MOST: usize = 15;
-/// How much longer the others may take than the first did for its answers, which needed no
-/// stream any more: this many times as long, and this. One that is not reached so soon is not
-/// waited for, or an address that swallows all would hold up each connection.
+/// How much longer the other addresses may take than the first address did for its answers, which
+/// had its stream already: this many times as long, and this. The connection does not wait for a
+/// slower address, for an address that swallows all would hold up each connection.
 const STEPS: u32 = 4;
 const MORE: Duration = Duration::from_millis(50);
 
@@ -42,11 +42,12 @@ pub(super) struct Others<'a> {
 }
 
 impl<'a> Others<'a> {
-    /// Those of the name at `endpoint`, beside the one that `stream` leads to.
+    /// The other addresses of the name at `endpoint`: all but the address that `stream` leads to.
     pub(super) fn of(target: &'a Target, endpoint: &'a Endpoint, stream: &Stream) -> Others<'a> {
         let others = match &target.routes {
             None => target.dial.others(endpoint, stream),
-            // The map says which server has a hash slot, and each says where it is.
+            // In a cluster the map says which server has a hash slot, and each server says where it
+            // is.
             Some(_) => Vec::new(),
         };
         let others = others.into_iter().take(MOST);
@@ -70,8 +71,8 @@ impl<'a> Others<'a> {
         .await
     }
 
-    /// The first is of this run, and told that just now: whether none of the others is of
-    /// another. Without a run there is nothing to compare.
+    /// Checks that none of the other addresses leads to a server of another run than `run`, which
+    /// the first address has just shown. Without a run there is nothing to compare.
     pub(super) async fn are(mut self, run: Option<&str>) -> Result<(), Fault> {
         let Some(run) = run else { return Ok(()) };
         if self.asked.is_empty() && self.told.is_empty() {
@@ -127,6 +128,6 @@ pub(super) async fn run_of(target: &Target, stream: Stream) -> Option<String> {
     let replies = exchange(&mut wire, &commands).await.ok()?;
     let said: Vec<String> = replies.iter().map(text).collect();
     let info = Info::parse(&said.join("\r\n"));
-    // A replica gives no votes.
+    // A replica gives no votes, so its run does not matter.
     info.run.clone().filter(|_| !info.is_replica())
 }

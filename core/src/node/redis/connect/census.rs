@@ -1,5 +1,5 @@
-//! Who and what else is at a server, for people who look: how many clients, keys that end, and
-//! whether one client asks for more than all others. What its user may not see is left out.
+//! The other users of a server, for people that look: how many clients, keys that end, and whether
+//! one client asks for more than all others. The census leaves out what the user may not see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn number(said: &str, word: &str) -> Option<u64> {
     fields.find_map(|field| field.strip_prefix(word)?.parse().ok())
 }
 
-/// Of each connection, by its number, whose it is and how many commands it has sent.
+/// The connections by their numbers: the name of each, and how many commands it has sent.
 fn counts(list: &str) -> BTreeMap<u64, (String, u64)> {
     let of = |line: &str| {
         let field = |word: &str| line.split(' ').find_map(|field| field.strip_prefix(word));

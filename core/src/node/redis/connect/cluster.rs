@@ -100,7 +100,8 @@ async fn record_of(
         Some(Redirect::Ask { host, port }) => (host, port, Some(redis::cmd("ASKING"))),
         Some(_) => return Err(not_ready("its hash slots are being moved")),
     };
-    // The hash slot of the record is being moved, or was a moment ago.
+    // The hash slot of the record is being moved, or was a moment ago, so the record is read
+    // elsewhere.
     let server = at(&host, port, &target.address.endpoint).ok_or_else(replies::unexpected)?;
     let reached = reach(target, &server).await;
     let mut wire = reached.map_err(|fault| announced(&server, fault))?;
@@ -111,7 +112,7 @@ async fn record_of(
     Ok((wire, record_in(gate, reply)?, stays))
 }
 
-/// A map as it was read once: for who looks, and asks nothing for anybody.
+/// A map that was read once: for a look, which sends no requests of locks.
 struct FixedMap(Vec<Range>);
 
 impl Router for FixedMap {
@@ -171,8 +172,8 @@ impl ShardProbe {
     }
 }
 
-/// Connections to all primaries of a cluster, for a look at them that changes nothing, and the
-/// record of the cluster. Each of them has its time: one that hangs is a fault.
+/// Connections to all primaries of a cluster, for a look that changes nothing, and the record of
+/// the cluster. Each connection has its own time: a primary that hangs is a fault.
 pub(super) async fn see(target: &Target) -> Result<(Vec<ShardProbe>, Option<String>), Fault> {
     let (targets, routes) = shards_of(target).await?;
     let (clock, most) = (&target.gate.clock, patience(target));

@@ -1,4 +1,5 @@
-//! What a server may lack, for locks can do without: told when it is met, once.
+//! What a server may lack that locks can do without: the log reports it when the server is met,
+//! once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,10 +7,10 @@ use super::target::Target;
 use crate::event::event;
 use crate::node::admission::Info;
 
-/// Of a server that tells no `run_id`.
+/// The warning about a server that reports no `run_id`.
 pub(crate) const RUNLESS: &str = "tells no run_id, so only its record tells a restart: one after which the record is \
      there and the last votes are not goes unseen";
-/// Of one that does not tell its own address.
+/// The warning about a server that does not report its own address.
 pub(crate) const PLACELESS: &str = "does not tell its own address (CLIENT INFO, laddr), so a lease gets no vote back from it \
      while it is in quarantine";
 
@@ -18,8 +19,8 @@ pub(super) fn is_runless(info: &Info) -> bool {
     info.run.is_none() && *info != Info::default()
 }
 
-/// Warns of what a server lacks, which says `info` of itself and has that address by its own
-/// account; 0 where it does not tell. Without a guard nobody asks for either.
+/// Warns of what a server lacks, by its `INFO` and the address that it reports of itself; 0 where
+/// it reports none. A client without a guard asks for neither.
 pub(super) fn tell(target: &Target, info: &Info, own_address: u64) {
     let gate = &target.gate;
     let once = |lacks: bool, told: &AtomicBool, what: &str| {

@@ -15,9 +15,9 @@ use crate::node::redis::wire::Wire;
 const PATIENCE: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Ends once it is known that the server that was at `endpoint` gives no votes any more:
-/// nobody listens there, so its process has ended and all its connections with it; or it
-/// says itself that it is a replica. One that hangs, or is not reached, may yet go on.
+/// Ends once the server that was at `endpoint` is known to give no votes any more: no process
+/// listens there, so the server has ended and all its connections with it; or the server reports
+/// that it is a replica. A server that hangs, or is not reached, may yet go on.
 pub(crate) async fn is_over(target: Arc<Target>, endpoint: Endpoint) {
     let clock = &target.gate.clock;
     while !is_over_now(&target, &endpoint).await {

@@ -1,4 +1,4 @@
-//! The first words with a server: who one is, what it is, and what it has lost.
+//! The first words with a server: the client's login, what the server is, and what it has lost.
 
 use std::time::Duration;
 
@@ -49,12 +49,12 @@ pub(super) struct Greeting {
     pub(super) time: ServerTime,
     /// What it says of itself.
     pub(super) about: Server,
-    /// It sends pushes.
+    /// Whether the server sends pushes.
     pub(super) resp3: bool,
 }
 
-/// Dials, authenticates, asks for pushes, and looks at the node. One that does
-/// not come so far is absent, to the others.
+/// Dials, authenticates, asks for pushes, and looks at the node. Where that fails the other nodes
+/// take this node for absent.
 pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let greeted = say_hello(target, how).await;
     if greeted.is_err() && target.routes.is_none() {
@@ -88,14 +88,14 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let answers = answers.map_err(unanswered)?;
     let at = clock.now();
     let hello = Hello::read(&questions, answers);
-    // Before the password, which a sentinel refuses where it has none.
+    // The kind comes before the password, which a sentinel refuses where it has none.
     let in_place =
         |kind: &UnsupportedServer| *kind == UnsupportedServer::Clustered && target.routes.is_some();
     if let Some(kind) = hello.unsupported().filter(|kind| !in_place(kind)) {
         return Err(unsupported(kind));
     }
     let info = hello.info();
-    // Then the password: without it nothing else is permitted.
+    // Then comes the password: without it the server permits nothing else.
     for (command, reply) in [("auth", hello.login), ("select", hello.select)] {
         reply
             .map(|reply| permitted(&target.gate, command, reply))
@@ -122,7 +122,8 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
     let record = record.filter(|r| *r != Resp::Nil).map(|r| text(&r));
     match info.unfit_as(target.gate.accept_eviction) {
         None => {}
-        // Sentinels that still name it, or an address that leads to the next master soon.
+        // Sentinels that still name the replica, or an address that leads to the next master soon,
+        // make this a passing state.
         Some((Rejection::Replica, why))
             if (address.fails_over() || how.reached || target.routes.is_some()) =>
         {
@@ -171,8 +172,8 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
             stepped: how.stepped,
         },
         server: if fails_over {
-            // Two of them may have the same address by their own account, in networks of
-            // their own; and one that was promoted again is as good as another.
+            // In networks of their own two servers may report the same address, so the number mixes
+            // in the run; a server that was promoted again counts as another.
             fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes())
         } else {
             own_address
@@ -213,9 +214,9 @@ pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> S
     }
 }
 
-/// Why there is no stream. Where nobody has named a node, and none listens at the
-/// default one, waiting helps nobody: a server is still to be started, or named. One
-/// that was there before is only restarting.
+/// Why there is no stream. Where the caller has named no node, and no server listens at the default
+/// one, waiting does not help: the person has to start a server, or to name one. A server that was
+/// there before is only restarting.
 pub(super) fn fault_of(undialled: DialError, address: &Address, how: &How) -> Fault {
     match (undialled, address.origin) {
         (DialError::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
@@ -252,7 +253,8 @@ async fn newness_of(
         Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => {
             Ok(Newness::Used)
         }
-        // Whoever founds the set has looked at it before, and given it what it needs.
+        // The client that founds the set has looked at the node before, and has given it the
+        // quarantine that it needs.
         Some(_) if quarantine_left(&target.gate, wire).await?.is_zero() => Ok(Newness::New),
         Some(_) => Ok(Newness::Used),
         None => {

@@ -15,9 +15,9 @@ use crate::node::redis::replies::text;
 use crate::node::redis::server_error;
 use crate::node::{Cause, Fault};
 
-/// The sections of `INFO` in which a server says what it is, the one by which it is known first.
-/// All of it may be of any length, for some sections grow with what anybody does there, such as
-/// the first words of errors (`errorstats`). Redis before 7.0 takes one section at a time.
+/// The sections of `INFO` in which a server says what it is; the first identifies it. The whole
+/// `INFO` may be of any length, for some sections grow with what clients do there, such as the
+/// first words of errors (`errorstats`). Redis before 7.0 takes one section at a time.
 const SECTIONS: [&str; 5] = ["server", "memory", "stats", "cluster", "replication"];
 
 /// Which questions a server is asked.
@@ -61,7 +61,7 @@ impl<'a> Questions<'a> {
         commands.push(redis::cmd("TIME"));
         commands.push(redis::cmd("CLIENT").arg("INFO").take());
         if self.subscribe {
-            // Last, for servers that do not know it, and so that the replies before
+            // `HELLO` comes last, for servers that do not know it, and so that the replies before
             // it look the same with it and without.
             commands.push(redis::cmd("HELLO").arg(3).take());
         }
@@ -82,12 +82,12 @@ pub(super) struct Hello {
     pub(super) record: Option<Resp>,
     /// What the server has carried out.
     pub(super) counts: Option<String>,
-    /// Its `TIME`.
+    /// The server's `TIME`.
     pub(super) time: Resp,
     /// The hash of the address at which the server itself has this connection; 0 if it does not
     /// tell.
     pub(super) own_address: u64,
-    /// It sends pushes.
+    /// Whether the server sends pushes.
     pub(super) resp3: bool,
 }
 
@@ -109,7 +109,7 @@ impl Hello {
         }
     }
 
-    /// Of which kind the server is, if that can be no node.
+    /// The kind of the server, if that can be no node.
     pub(super) fn unsupported(&self) -> Option<UnsupportedServer> {
         match &self.info {
             Resp::ServerError(error) => {
@@ -134,8 +134,8 @@ fn whole(sections: [Resp; SECTIONS.len()]) -> Resp {
     let mut said = String::new();
     for (section, answer) in SECTIONS.iter().zip(sections) {
         match &answer {
-            // A server that has no such section may say that so; one that knows no `INFO`, or
-            // does not permit it, says that of each.
+            // A server without such a section may answer with an error; a server without `INFO`, or
+            // that forbids it, answers so to each.
             Resp::ServerError(error) if *section != SECTIONS[0] && error.code() == "ERR" => {}
             Resp::ServerError(_) => return answer,
             answer => {

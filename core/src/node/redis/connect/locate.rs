@@ -1,8 +1,8 @@
 //! Where a node's server is now: at its own address, or where its sentinels say.
 //!
-//! Sentinels are asked one after the other, beginning with the one that answered last, and
-//! the first answer counts. Whether that server is a master is for the connection to find
-//! out: sentinels may be late, and may disagree.
+//! The client asks the sentinels one after the other, beginning with the sentinel that answered
+//! last, and the first answer counts. The connection finds out whether that server is a master:
+//! sentinels may be late, and may disagree.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
     };
     let (mut unknown, mut refused, mut away) = (false, None, None);
     for place in target.located.order(sentinels.hosts.len()) {
-        // Also where the connection's time is over before this one answers.
+        // The next attempt begins with another sentinel even if the connection's time ends before
+        // this one answers.
         target.located.pass(place);
         match ask(target, sentinels, place).await {
             Ok(Some(named)) => {
@@ -71,8 +72,9 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
     })
 }
 
-/// What another sentinel says, if that is not `named`, the server that the one at `by` has named. Some
-/// of one deployment may name its host and others its address, so what differs is asked who it is.
+/// What another sentinel says, if that is not `named`, the server that the sentinel at `by` has
+/// named. Some sentinels of one deployment may name a host and others its address, so the client
+/// asks a differing server for its run.
 pub(crate) async fn disagreement(target: &Target, by: usize, named: &Endpoint) -> Option<String> {
     let Endpoint::Sentinel(sentinels) = &target.address.endpoint else {
         return None;

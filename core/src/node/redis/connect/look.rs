@@ -42,19 +42,19 @@ pub(crate) enum Obstacle {
     Unreached(Fault),
     /// TLS is not as it should be.
     Tls(Fault),
-    /// Its sentinels do not say where it is, and asking again would not help.
+    /// The node's sentinels do not say where it is, and asking again would not help.
     Unnamed(Fault),
-    /// It does not take the user or the password.
+    /// The node does not take the user or the password.
     Refused(Fault),
     /// Something else is not permitted, or not to be had.
     Lacks(Fault),
-    /// It answers, and gives no vote.
+    /// The node answers, and gives no vote.
     NoVote(Fault),
-    /// Its clock is beyond the last at which it may vote.
+    /// The node's clock is beyond the last moment at which it may vote.
     Clock(Fault),
-    /// Its name leads to several servers.
+    /// The node's name leads to several servers.
     Several(Fault),
-    /// It is no server that may vote.
+    /// The server is none that may vote.
     Rejected(Rejection, String),
 }
 
@@ -74,7 +74,7 @@ impl Obstacle {
         }
     }
 
-    /// The same in other words.
+    /// This obstacle in other words.
     fn told(self, say: impl Fn(Fault) -> Fault) -> Obstacle {
         match self {
             Obstacle::Unreached(fault) => Obstacle::Unreached(say(fault)),
@@ -95,22 +95,22 @@ impl Obstacle {
 pub(crate) struct Diagnosis {
     pub(crate) stopped: Option<Obstacle>,
     pub(crate) server: Server,
-    /// It does not answer `INFO`.
+    /// Whether the node does not answer `INFO`.
     pub(crate) info_lacks: bool,
     /// Which servers its sentinels name, where those are not one.
     pub(crate) masters: Option<String>,
-    /// Its random name of this run.
+    /// The random name of the server's run.
     pub(crate) run: Option<String>,
-    /// It answers `INFO`, and tells no such name.
+    /// Whether the node answers `INFO` without such a name.
     pub(crate) runless: bool,
-    /// It does not tell its own address.
+    /// Whether the node does not report its own address.
     pub(crate) placeless: bool,
-    /// Its clock.
+    /// The node's clock.
     pub(crate) time: NodeTime,
-    /// The `TIME` that it told last, in µs.
+    /// The `TIME` that the node reported last, in µs.
     pub(crate) told: Option<u64>,
     pub(crate) round_trips: Vec<Duration>,
-    /// Its record was read; `Some(None)`: it has none.
+    /// The node's record, if that was read; `Some(None)`: the node has none.
     pub(crate) record: Option<Option<String>>,
     /// What one without a record may have lost.
     pub(crate) newness: Option<Newness>,
@@ -121,7 +121,7 @@ pub(crate) struct Diagnosis {
     pub(crate) delete: Option<DeleteByValue>,
     /// Messages to waiters get through; `None`: that was not tried.
     pub(crate) heard: Option<bool>,
-    /// Who and what else is there.
+    /// The other users of the server.
     pub(crate) census: Census,
     /// When the first of its certificates ends, in seconds since 1970.
     pub(crate) certificate_expires: Option<u64>,
@@ -146,7 +146,7 @@ impl Diagnosis {
     }
 }
 
-/// Looks at a node for at most this long. What was seen until then is told.
+/// Looks at a node for at most this long, and returns what it has seen until then.
 pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
     let clock = &target.gate.clock;
     let mut timer = clock.sleep_until(clock.now() + most);
@@ -218,7 +218,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
         })?;
     let hello = Hello::read(&questions, answers);
     looked.placeless = hello.own_address == 0;
-    // It answers nothing but this, and maybe no password.
+    // Such a server answers nothing but this, and perhaps has no password.
     if let Some(kind) = hello.unsupported() {
         return Err(refused_or_lacks(unsupported(kind)));
     }
@@ -259,7 +259,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     alike.map_err(Obstacle::Several)?;
     let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
     match record.as_deref().map(|text| (text, Record::parse(text))) {
-        // Nothing but harmless commands, or it would not be new any more.
+        // The look sends harmless commands alone, or the node would not be new any more.
         None => {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").take();
             let loaded = exchange(&mut wire, &[load]).await;
@@ -293,7 +293,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
                 looked.vote(tried)?;
             }
         }
-        // What another set may do there is not ours to try.
+        // The client does not try what another set may do there.
         Some(_) => return Ok(()),
     }
     looked.seen = true;
@@ -302,7 +302,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     Ok(())
 }
 
-/// The same of a cluster: its record, and whether all its primaries may be asked.
+/// Looks at a cluster: its record, and whether the client may ask all its primaries.
 async fn see_cluster(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let seen = cluster::see(target)
         .await

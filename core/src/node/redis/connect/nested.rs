@@ -1,5 +1,6 @@
-//! Which other namespaces have a set on a server, of those that begin this client's or are begun
-//! by it: one lock may then have the key of another (docs/reference/protocol.md, "Keys"). For people who look.
+//! Which other namespaces have a set on a server, of those that begin with this client's or with
+//! which this client's begins: one lock may then have the key of another
+//! (docs/reference/protocol.md, "Keys"). For people that look.
 
 use std::collections::BTreeSet;
 

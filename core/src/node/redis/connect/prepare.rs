@@ -45,12 +45,12 @@ pub(super) async fn prepare(
                 .take(),
         );
     }
-    // A key like those of our own, and one like those of locks, which no name
-    // has: it begins with braces that are no tag.
+    // The permissions are tried on a key like the client's own, and on a key like a lock's that no
+    // name has: it begins with braces that are no tag.
     let like_a_lock = || [namespace(gate), b"{}#try"].concat();
     let keys = shard.unwrap_or_else(|| vec![gate.scratch_key.to_vec(), like_a_lock()]);
-    // As a text, so that the first acquire of a client is the first EVALSHA on
-    // its nodes; whether that is permitted shows then.
+    // The script goes as a text, so that the first acquire of a client is the first EVALSHA on its
+    // nodes; whether that is permitted shows then.
     let attempt = redis::cmd("EVAL")
         .arg(script::TRY.text.as_str())
         .arg(keys.len())
@@ -58,12 +58,12 @@ pub(super) async fn prepare(
         .take();
     commands.push(attempt);
     let needed = commands.len();
-    // Why it is in quarantine, if it is. Of a shard each hash slot has its own.
+    // The quarantine's cause stands in its key. In a shard each hash slot has a key of its own.
     let asks_why = target.routes.is_none();
     if asks_why {
         commands.push(redis::cmd("GET").arg(&*gate.quarantine_key).take());
     }
-    // These may fail: servers before 7.2 do not know them.
+    // These commands may fail: servers before 7.2 do not know them.
     for (name, value) in [
         ("LIB-NAME", "quorlock"),
         ("LIB-VER", env!("CARGO_PKG_VERSION")),
@@ -71,23 +71,24 @@ pub(super) async fn prepare(
         let mut command = redis::cmd("CLIENT");
         commands.push(command.arg("SETINFO").arg(name).arg(value).take());
     }
-    // For `CLIENT LIST`, in which people look whose connections there are. A user need not be permitted it.
+    // The name shows in `CLIENT LIST`, in which people look for the owners of connections. The user
+    // need not be permitted to set it.
     let mut named = redis::cmd("CLIENT");
     commands.push(named.arg("SETNAME").arg(&*gate.connection_name).take());
-    // A server knows one of them at most, and its user need not be permitted that.
+    // A server has at most one of these commands, and the user need not be permitted it.
     for words in DeleteByValue::commands(&gate.scratch_key) {
         commands.push(words.iter().fold(redis::Cmd::new(), |mut command, word| {
             command.arg(*word).take()
         }));
     }
     if subscribe {
-        // What the scripts do for others that wait, here for nobody.
+        // The scripts publish to waiters; this message goes to an inbox without a subscriber.
         let nobody = [namespace(gate), b"#in:try"].concat();
         commands.push(redis::cmd("PUBLISH").arg(nobody).arg("").take());
     }
     let answered = commands.len();
     if subscribe && resp3 {
-        // Last, for once it is done anything may come between the replies.
+        // The subscription comes last, for behind it pushes may come between the replies.
         commands.push(redis::cmd("SUBSCRIBE").arg(&*gate.inbox).take());
     }
     send(wire, &commands).await?;
@@ -112,7 +113,7 @@ pub(super) async fn prepare(
         lacking if lacking.is_empty() => {}
         key if key.starts_with('~') => return Err(no_keys(gate)),
         command if is_a_command(&command) => return Err(no_command(&command)),
-        // Any other text is none of the script's, and may be anything.
+        // The script answers no other text, so this one may be anything.
         _ => return Err(replies::unexpected()),
     }
     let (subscribed, heard) = match published {

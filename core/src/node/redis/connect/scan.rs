@@ -1,4 +1,4 @@
-//! The names of the locks of which a node has a key, for people who look.
+//! The names of the locks of which a node has a key, for people that look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,8 +23,8 @@ const COUNT: usize = 1000;
 /// have to say where it is.
 const STEPS: u32 = 8;
 
-/// For how long a node is read: about a hundred million keys. One that tells of ever more is not
-/// read to the end.
+/// For how long the scan reads a node: about a hundred million keys. A server that reports ever
+/// more keys is not read to the end.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// What keys were found: the names of locks, and of semaphores with how many slots they have at least.
@@ -90,7 +90,7 @@ pub(crate) async fn scan(
     Ok((names, all))
 }
 
-/// The same of one server.
+/// Scans one server.
 async fn one(
     target: &Target,
     greeted: &mut Greeting,

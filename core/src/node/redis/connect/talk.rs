@@ -21,10 +21,10 @@ use crate::node::redis::words;
 use crate::node::redis::{replies, server_error};
 use crate::node::{Cause, Fault, FaultKind};
 
-/// What is told of a connection that the other side has ended.
+/// The fault of a connection that the other side has ended.
 pub(super) const CLOSED: &str = "the node closed the connection";
 
-/// Who one is, to a server that asks for that.
+/// The commands that log the client in, where the URL has a password.
 pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
     let Some(password) = &address.password else {
         return Vec::new();
@@ -46,7 +46,7 @@ pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result
     }
 }
 
-/// The same of commands whose replies may be so long.
+/// Exchanges commands whose replies may be so long.
 pub(super) async fn exchange_long(
     wire: &mut Wire,
     commands: &[redis::Cmd],
@@ -111,7 +111,7 @@ pub(super) async fn within<T>(
 /// A reply that is no error.
 pub(super) fn good(reply: Resp) -> Result<Resp, Fault> {
     match reply {
-        // What the connection itself needs is the node's.
+        // These commands are the connection's own, so their errors are the node's and no lock's.
         Resp::ServerError(error) => {
             Err(server_error::fault_of(error.code(), error.details()).of_lock(false))
         }
@@ -121,8 +121,8 @@ pub(super) fn good(reply: Resp) -> Result<Resp, Fault> {
 
 /// What an error on a connection means to us.
 pub(crate) fn broken(error: &io::Error) -> Fault {
-    // With TLS 1.3 a node refuses the client's certificate only after the
-    // handshake, in place of the first reply.
+    // With TLS 1.3 a node refuses the client's certificate only after the handshake, in place of
+    // the first reply.
     #[cfg(feature = "tls")]
     if let Some(refused) = error
         .get_ref()
@@ -134,7 +134,7 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     }
     let (cause, text) = match error.kind() {
         io::ErrorKind::UnexpectedEof => (Cause::Closed, CLOSED.to_owned()),
-        // A reset that the system reports comes from the other side, or from what stands before it.
+        // A reset that the system reports comes from the server, or from a proxy before it.
         io::ErrorKind::ConnectionReset if error.raw_os_error().is_some() => {
             (Cause::Closed, format!("connection lost: {error}"))
         }
@@ -152,7 +152,7 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     Fault::new(FaultKind::Unreachable, text, true).because(cause)
 }
 
-/// The fault of a node that cannot serve until somebody fixes it.
+/// The fault of a node that cannot serve until a person fixes it.
 pub(super) fn refused(why: String) -> Fault {
     Fault::new(FaultKind::Misconfigured, why, true)
 }

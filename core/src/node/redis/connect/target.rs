@@ -13,18 +13,18 @@ use crate::node::redis::router::Router;
 pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) dial: Arc<dyn Dial>,
-    /// Its place in the set.
+    /// The node's place in the set.
     pub(crate) node: usize,
     pub(crate) gate: Arc<Gate>,
     /// What is known of its sentinels.
     pub(crate) located: Location,
-    /// Of what cluster it is a shard, whose requests are sent elsewhere where it does not serve
-    /// them.
+    /// The cluster that the node is a shard of; it takes the requests that the shard does not
+    /// serve.
     pub(crate) routes: Option<Arc<dyn Router>>,
 }
 
 impl Target {
-    /// The same node at another address: a server of its cluster, if it is given `routes`.
+    /// This node at another address: a server of its cluster, if it is given `routes`.
     pub(crate) fn at(&self, address: Address, routes: Option<Arc<dyn Router>>) -> Target {
         Target {
             address,
@@ -40,7 +40,7 @@ impl Target {
 /// What is known of a node's sentinels.
 #[derive(Debug, Default)]
 pub(crate) struct Location {
-    /// The place of the one that is asked first.
+    /// The place of the sentinel that is asked first.
     first: AtomicUsize,
     /// The log says that none of them is reached.
     pub(crate) told_away: AtomicBool,
@@ -48,7 +48,8 @@ pub(crate) struct Location {
     attempt: Mutex<ConnectAttempt>,
 }
 
-/// How far an attempt to connect has come, so that silence can be told from a way that leads nowhere.
+/// How far an attempt to connect has come, which tells a silent server from a way that leads
+/// nowhere.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectAttempt {
     /// Where the server is that is connected to; nothing while sentinels are asked for it.

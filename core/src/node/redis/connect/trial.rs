@@ -1,6 +1,6 @@
-//! A trial of what a lock does at a node: a vote is asked for, lengthened and given back, by the
-//! scripts of any lock and for one that no client has. What keeps a node from voting shows by it,
-//! in the words of the server.
+//! A trial of what a lock does at a node: the client asks for a vote, lengthens it and gives it
+//! back, by the scripts of any lock and for a lock that no client has. It shows what keeps a node
+//! from voting, in the words of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ const TTL: Duration = Duration::from_secs(1);
 
 /// What the node answered to the vote.
 pub(super) enum TrialResult {
-    /// It votes.
+    /// The node votes.
     Votes,
-    /// It gives no vote for so long.
+    /// The node gives no vote for so long.
     Quarantined(Duration),
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn trial(
     };
     let extended = ask(wire, &request, guard).await;
     request.op = Op::Release;
-    // The vote is given back also where it was not lengthened.
+    // The client gives the vote back also where the node has not lengthened it.
     let released = ask(wire, &request, guard).await;
     match extended? {
         Reply::Extended { .. } => {}
@@ -104,7 +104,7 @@ fn keys(namespace: &[u8], name: Token, slot: Option<u16>) -> Keys {
 async fn ask(wire: &mut Wire, request: &Request, guard: Option<&Guard>) -> Result<Reply, Fault> {
     let own = guard.and_then(|guard| guard.of_shard(&request.keys.lock));
     let guard = own.as_ref().or(guard);
-    // By its text, as a server that has forgotten the script is asked.
+    // The request carries the script's text, as for a server that has forgotten it.
     script::write_command(&mut wire.out, request, guard, true, false);
     send(wire, &[]).await?;
     let reply = receive(wire, 1).await?.pop();

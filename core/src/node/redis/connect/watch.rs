@@ -17,17 +17,17 @@ use crate::node::redis::replies::text;
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::{Fault, FaultKind};
 
-/// A sentinel that has said nothing for so long is asked whether it is there, and has as
-/// long to answer: one that hangs would leave a failover unseen.
+/// A sentinel that has said nothing for so long is asked whether it is there, and has as long to
+/// answer: a sentinel that hangs would leave a failover unseen.
 const QUIET: Duration = Duration::from_secs(2);
 /// The first and the longest pause when no sentinel is reached.
 const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Ends when the sentinels of a node name a server other than the one that is at `here`.
+/// Ends when the sentinels of a node name a server other than the one at `here`.
 ///
-/// What they publish is heard at once (`+switch-master`); what happened before one was
-/// subscribed, it is asked for. Never ends for a node that has no sentinels.
+/// The client hears at once what the sentinels publish (`+switch-master`); it asks for what
+/// happened before it had subscribed. Never ends for a node that has no sentinels.
 pub(crate) async fn moved(target: Arc<Target>, here: Endpoint) {
     let Endpoint::Sentinel(sentinels) = &target.address.endpoint else {
         return std::future::pending().await;

@@ -19,7 +19,8 @@ impl Connection {
             None if self.is_looking_up() => {
                 format!("{WHY}: the name of its host is still being looked up").into()
             }
-            // A server that waits for the end of a line, which TLS does not have, stays silent.
+            // A plain server on that port waits for the end of a line, which TLS does not have, and
+            // stays silent.
             None if matches!(
                 self.target.address.endpoint,
                 Endpoint::Tcp { tls: true, .. }
@@ -77,13 +78,13 @@ impl Connection {
         let looks_up = self.is_looking_up();
         let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
         if self.connecting.as_ref().is_some_and(given_up) {
-            // A name has all the time that it takes; but nobody waits for it any more.
+            // The look-up of a name may take all its time, but no request waits for it any more.
             let more = now + self.time_to_connect();
             match &mut self.connecting {
                 Some((until, _)) if looks_up => *until = more,
                 connecting => *connecting = None,
             }
-            // One whose set is being founded has answered.
+            // A node that waits for the founding of its set has answered.
             let fault = match wait {
                 Some(why) => Fault::new(FaultKind::NotReady, why, false),
                 None => {
@@ -108,7 +109,7 @@ impl Connection {
             next = next.min(farewell);
         }
         match &self.timer {
-            // A timer that rings early only looks again.
+            // A timer that rings early makes the task look once too often, so it stays as it is.
             Some((at, _)) if *at <= next => {}
             _ if next == Instant::FAR => self.timer = None,
             _ => self.timer = Some((next, self.clock.sleep_until(next.max(now)))),

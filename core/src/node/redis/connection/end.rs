@@ -66,8 +66,8 @@ impl Connection {
         }
     }
 
-    /// Answers everything, if a bug has ended it; else requests alone. Leaves releases, and whom to
-    /// tell what nodes publish, to the task that comes next, if one does.
+    /// Answers everything if the task has panicked; else requests alone. Leaves the releases, and
+    /// the subscriber of the node's messages, to the next task, if one begins.
     fn hand_over(&mut self) {
         let bug = !self.rests;
         let (mut left, subscriber) = (self.unanswered(), self.subscription.leave());
@@ -82,7 +82,7 @@ impl Connection {
             if outbox.subscriber.is_none() {
                 outbox.subscriber = subscriber;
             }
-            // Its connection has gone with it.
+            // The connection has gone with its task.
             outbox.met = outbox.met.filter(|met| !met);
             outbox.known = Some(known);
             outbox.rests = true;

@@ -1,15 +1,15 @@
-//! A node that fails over: whether its sentinels name another server by now, and what leases
-//! are worth on a server that was promoted.
+//! A node that fails over: whether its sentinels name another server by now, and what leases are
+//! worth on a server that was promoted.
 //!
-//! The server before may not have heard that it is none any more, and goes on giving votes to
-//! whoever talks to it: once a lease's key there has ended, to another client. So nothing that
-//! the promoted server lengthens, or keeps taken for a while, counts before the one before is
-//! known to [give no votes](is_over), or [`GRACE`] has passed.
+//! The former master may not have heard of its demotion, and may go on giving votes to any client
+//! that talks to it: once a lease's key there has ended, to another client. So nothing that the
+//! promoted server lengthens, or keeps taken for a while, counts before the former master is known
+//! to [give no votes](is_over), or [`GRACE`] has passed.
 //!
-//! From then on the promoted server *succeeds* it, as if it were the same that has restarted:
-//! it gives no new vote while it is in quarantine, and takes back those of leases that had one
-//! of the server before and are valid yet (rule R11). For as long as they are, their key stood
-//! there, so nobody else had a vote.
+//! From then on the promoted server *succeeds* the former master, as if that had restarted: it
+//! gives no new vote while it is in quarantine, and takes back the votes of leases that had a vote
+//! of the former master and are valid yet (rule R11). As long as such a lease is valid its key
+//! stood on the former master, so no other client had a vote there.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ pub(super) struct Failover {
     here: Option<CurrentMaster>,
     /// Ends when the sentinels name another.
     moved: Option<SentinelWait>,
-    /// They have, and no connection was made since.
+    /// Whether the sentinels have named another server, and no connection was made since.
     unmet: bool,
     /// Those before it that may give votes yet.
     former: Vec<FormerMaster>,
@@ -46,7 +46,7 @@ pub(super) struct Failover {
 /// A server that is a master.
 pub(super) struct CurrentMaster {
     pub(super) at: Endpoint,
-    /// Its number.
+    /// The server's number.
     pub(super) server: u64,
     /// Where it stands in the order of masters.
     pub(super) promotions: PromotionHistory,
@@ -63,7 +63,7 @@ struct FormerMaster {
 }
 
 impl Failover {
-    /// The same, without what it waits for: those before give votes until their time is over.
+    /// This state without what it waits for: former masters count until their time is over.
     pub(super) fn asleep(&mut self) -> Failover {
         let asleep = |former: &FormerMaster| FormerMaster {
             at: former.at.clone(),
@@ -119,8 +119,8 @@ impl Failover {
             let follows = here.promotions.follows(before.promotions);
             let until = now + GRACE.mul_f64(1.0 + gate.drift);
             match before.at != here.at {
-                // Somebody was master in between, and may not have heard that it is none any
-                // more; nobody here knows where.
+                // A third server was master in between, and may not have heard of its demotion;
+                // this client does not know where it is.
                 _ if !follows => self.former.push(FormerMaster {
                     at: None,
                     server: before.server,
@@ -144,7 +144,7 @@ impl Failover {
         self.moved = Some(watching);
     }
 
-    /// That server is over.
+    /// Records that the server gives no more votes.
     fn succeed(&mut self, server: u64) {
         if self.succeeded.len() == REMEMBERED {
             self.succeeded.remove(0);
@@ -172,7 +172,7 @@ impl Failover {
         self.unmet
     }
 
-    /// Those of whom that is said are over.
+    /// Removes the former masters that are over by this condition.
     fn end_former(&mut self, mut is_over: impl FnMut(&mut FormerMaster) -> bool) {
         let mut place = 0;
         while place < self.former.len() {
@@ -185,8 +185,8 @@ impl Failover {
         }
     }
 
-    /// What is asked of the server of the last connection in place of `op`: it takes back
-    /// the vote of one that it succeeds, as if that were itself.
+    /// The request that goes to the server of the last connection in place of `op`: that server
+    /// takes back the vote of a master that it succeeds, as its own.
     pub(super) fn on(&self, op: Op) -> Op {
         match (op, &self.here) {
             (
@@ -225,9 +225,9 @@ impl Failover {
             Reply::Released { .. } | Reply::Kept => request.leaving.keeps(),
             _ => false,
         };
-        // It lengthens this once the one before is over, which may have been after this was asked,
-        // as may be so of many that are asked at once: so it is asked again soon, and not when it
-        // would be due.
+        // The server lengthens this lease once the former master is over, which may have been after
+        // this request was sent; so it may be with many requests at once. A failure has the lease
+        // extended again soon, and not when that would be due.
         let early =
             matches!(reply, Reply::Quarantined { .. }) && matches!(request.op, Op::Extend { .. });
         let why = "it was promoted a short while ago";

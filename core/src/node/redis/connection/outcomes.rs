@@ -1,5 +1,5 @@
-//! What becomes of a request that its server has answered: its requester is told, or it is asked
-//! again, by script, on a new connection, or elsewhere in its cluster.
+//! What becomes of an answered request: its sink is given the reply, or the task asks again, by
+//! script, on a new connection, or elsewhere in the cluster.
 
 use super::{Connection, POSTPONED};
 use crate::mutex::lock;
@@ -10,7 +10,7 @@ use crate::node::redis::server_error::Redirect;
 use crate::node::{Fault, FaultKind, Reply};
 
 impl Connection {
-    /// What a reply has told, of whomever.
+    /// Handles all outcomes of the last reply.
     pub(super) fn take_outcomes(&mut self) {
         self.failures = 0;
         while let Some((item, outcome)) = self.done.pop_front() {
@@ -20,7 +20,7 @@ impl Connection {
             lock(&self.outbox.server).memory = memory;
         }
         if self.up.as_ref().is_some_and(InFlight::evicts) {
-            // It is refused there, or no more.
+            // The admission decides whether the server is refused now, or accepted again.
             self.readmit();
         }
     }
@@ -54,11 +54,11 @@ impl Connection {
                 None => item.tell(Reply::Failed(fault), None),
             },
             Outcome::Demoted(fault) => {
-                // What the address leads to now is another question.
+                // The address may lead to another server now, which the next connection finds out.
                 self.readmit();
                 self.failed(item, fault);
             }
-            // Its one key says too little to call it lost.
+            // The one key of the lock says too little to call the lease lost.
             Outcome::Reply(Reply::NotMine, _) if item.prolongs => {
                 if let Some(routes) = &self.target.routes {
                     let here = &self.target.address.endpoint;
@@ -69,7 +69,8 @@ impl Connection {
                 self.failed(item, fault);
             }
             Outcome::Reply(reply, time) => {
-                // Whoever asks one server alone knows its clock, and says until when.
+                // A request to a single server carries its own deadline, made from that server's
+                // clock; only a cluster's links need this sample.
                 if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {
                     up.told(&item, self.clock.now(), time);
                 }

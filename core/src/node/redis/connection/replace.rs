@@ -76,8 +76,8 @@ impl Connection {
                 node = self.target.address.shown,
             ));
         }
-        // Releases written to the connection before are sent again on this one, and need
-        // no copy over that.
+        // The releases that the connection before owes are sent again on this connection, and need
+        // no copy over that one.
         for place in self.old.iter_mut().flat_map(InFlight::items_mut) {
             let owed = place.as_ref().is_some_and(|item| item.is_release());
             if owed {
@@ -100,7 +100,7 @@ impl Connection {
         let (succeeds, now) = (connected.succeeds, self.clock.now());
         self.failover.connected(&self.target, here, succeeds, now);
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
-        // A reply over the connection in doubt may have told of a step meanwhile.
+        // A reply over the connection in doubt may have shown a step meanwhile.
         let missed = self.stepped && !connected.stepped;
         self.stepped = self.guarded() && (stepped || missed);
         self.calm_from = now + connected.quarantine;
@@ -128,9 +128,9 @@ impl Connection {
         self.target.gate.expected().guard
     }
 
-    /// A node has told its `TIME`: if that has stepped forward, and a quarantine
-    /// may stand there, the node is admitted anew and the quarantine begins again.
-    /// Returns what the reply is worth then.
+    /// Looks at the node's `TIME` in a reply: if that has stepped forward, and a quarantine may
+    /// last there, the task has the node admitted anew, and the quarantine begins again. Returns
+    /// what the reply is worth then.
     pub(super) fn look_at_time(
         &mut self,
         ticket: RequestContext,
@@ -150,10 +150,10 @@ impl Connection {
 
     /// The next connection was not to be had.
     pub(super) fn connect_failed(&mut self, fault: Fault) {
-        // One that was ended on the way, as by a server that had been idle for long, says
-        // nothing of the next; a second one does.
+        // A connection that was ended on the way says nothing of the next, as a server may end it
+        // that was idle for long; a second such end does.
         let ended = fault.kind == FaultKind::Unreachable && fault.sent && self.failures == 0;
-        // No pause after a connection broke; but one that was not to be had
+        // A connection that broke is replaced without a pause; a connection that could not be made
         // is not tried again at once.
         self.failures = self.failures.saturating_add(1).max(2);
         self.retry_at = self.clock.now() + reconnect_pause(self.failures);
@@ -163,11 +163,11 @@ impl Connection {
         };
         self.send_elsewhere();
         self.waiting.fail_requests(&fault);
-        // A log repeats nothing: what is new in any regard is told.
+        // The log repeats nothing: it is given a fault that differs in any regard.
         let known = self.last_fault.as_ref() == Some(&fault);
         let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
         if lasting && !known {
-            // With a quorum of others no caller would hear of it.
+            // With a quorum of other nodes no caller would learn of this fault.
             (self.target.gate.warn)(event!(
                 "node_refused",
                 "the node {node} may not vote: {reason}",
@@ -183,7 +183,7 @@ impl Connection {
         self.is_met((!ended).then_some(false));
     }
 
-    /// Tells those who wait for it how a try to connect has ended.
+    /// Notifies the waiting callers of how a try to connect has ended.
     fn is_met(&mut self, met: Option<bool>) {
         self.hailed &= met.is_none();
         self.outbox.meet(met);
@@ -262,9 +262,10 @@ impl Connection {
         }
     }
 
-    /// Gives a connection up: its releases are sent again, its requests fail. One that it was
-    /// written to when it was gone already, as far as it has said anything, is written to the
-    /// next one, once: a process that was frozen finds its connections so, and its servers well.
+    /// Gives a connection up: its releases are sent again, its requests fail. A request that was
+    /// written to a connection which had died unnoticed, having answered nothing since, is written
+    /// to the next connection, once: a frozen process finds its connections so, and its servers
+    /// well.
     fn abandon(&mut self, mut connection: InFlight, fault: &Fault, repeats: bool) {
         let items: Vec<_> = connection.items_mut().filter_map(Option::take).collect();
         for mut item in items {
@@ -279,7 +280,7 @@ impl Connection {
             } else if again {
                 item.by_script();
                 item.rewritten = true;
-                // The first may have been carried out.
+                // The first copy may have been carried out.
                 item.void = true;
                 self.waiting.add(item);
             } else {
@@ -303,8 +304,7 @@ impl Connection {
             .flatten()
     }
 
-    /// Closes the connection in doubt once there is another and nobody waits
-    /// for its replies.
+    /// Closes the connection in doubt once another stands and no request awaits its replies.
     pub(super) fn close_old(&mut self) {
         if self.up.is_some() && self.old.as_ref().is_some_and(InFlight::is_idle) {
             self.old = None;

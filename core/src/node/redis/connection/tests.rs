@@ -40,7 +40,7 @@ const ACQUIRE: Op = Op::Acquire {
     block: 1,
 };
 
-/// Goes on as it is told; its sleepers have to look.
+/// A clock that the test moves by hand; its sleepers have to look.
 struct ByHand(Arc<AtomicU64>);
 
 impl Clock for ByHand {
@@ -57,7 +57,7 @@ impl Clock for ByHand {
     }
 }
 
-/// Whoever is dialled does not answer.
+/// A dialler whose servers do not answer.
 struct Silence;
 
 impl Dial for Silence {
@@ -66,7 +66,7 @@ impl Dial for Silence {
     }
 }
 
-/// Whoever is dialled has a name that is being looked up, for as long as this says.
+/// A dialler of a name that is being looked up, for as long as this says.
 struct Unknown(Arc<AtomicBool>);
 
 impl Dial for Unknown {
@@ -79,8 +79,8 @@ impl Dial for Unknown {
     }
 }
 
-/// The kinds of faults that were told, all other replies, and of each fault whether the node may
-/// have done what was asked.
+/// The kinds of the faults that the sink was given, all other replies, and of each fault whether
+/// the node may have carried the request out.
 #[derive(Default)]
 struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>, Mutex<Vec<bool>>);
 
@@ -121,7 +121,7 @@ struct Link {
 }
 
 impl Link {
-    /// One with a connection that stands.
+    /// A link with a connection that stands.
     fn connected() -> Link {
         let here = (Endpoint::Unix("/nowhere".into()), 1);
         let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
@@ -130,7 +130,7 @@ impl Link {
         link
     }
 
-    /// One to the node at that address, of such a set, that is yet to connect.
+    /// A link to the node at that address, of such a set, that is yet to connect.
     fn to(
         endpoint: Endpoint,
         expected: Expected,
@@ -356,12 +356,12 @@ async fn a_name_that_is_looked_up_has_more_time_than_a_connection_and_requests_h
             link.connection.connecting.is_some(),
             "given up after {waited} s"
         );
-        // The next request fails at once: nobody waits for the name.
+        // The next request fails at once: it does not wait for the name.
         assert_eq!(lock(&link.heard.0).len(), waited);
         link.asks(ACQUIRE);
         assert_eq!(lock(&link.heard.0).len(), waited + 1);
     }
-    // From the moment on at which the name is known the connection has its usual time.
+    // From the moment that the name is known the connection has its usual time.
     unknown.store(false, Ordering::Relaxed);
     link.clock.0.fetch_add(second, Ordering::Relaxed);
     link.connection.look_at_deadlines();
@@ -393,22 +393,22 @@ async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
     assert_eq!(met(), Poll::Pending);
     link.connects();
     assert_eq!(met(), Poll::Ready(true));
-    // The next connection is waited for as the first.
+    // Callers wait for the next connection as for the first.
     let gone = Fault::new(FaultKind::Unreachable, "gone", true);
     link.connection.lose_connection(&gone);
     assert_eq!(met(), Poll::Pending);
     assert!(begins(&mut link).await);
-    // One that is ended on the way says nothing of the next.
+    // A connection that is ended on the way says nothing of the next.
     link.connection.connecting = None;
     link.connection.failures = 0;
     link.connection.connect_failed(gone.clone());
-    // But the next is begun, for the same who wait.
+    // But the task begins the next, for the same callers.
     link.connection.retry_at = Instant::NEVER;
     link.connection.push_on();
     assert!(link.connection.connecting.take().is_some());
     assert_eq!(met(), Poll::Pending);
     link.connection.connect_failed(gone);
-    // Then it is known to be away, until somebody asks it something.
+    // From then on the node is known to be away, until a request goes to it.
     assert_eq!(met(), Poll::Ready(false));
     link.connection.outbox.end();
     assert_eq!(met(), Poll::Ready(false));
@@ -423,7 +423,7 @@ async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
     assert_eq!(texts, [true, false, false]);
 }
 
-/// Whoever is dialled listens, and does not answer.
+/// A dialler whose servers accept, and do not answer.
 struct Listener(Arc<Mutex<Vec<Far>>>);
 
 impl Dial for Listener {
@@ -434,8 +434,8 @@ impl Dial for Listener {
     }
 }
 
-/// What a server is asked first, by a link that has reached one before or not, and whose waiters
-/// are to be told or not.
+/// What a link asks a server first: a link that has reached a server before or not, with waiters to
+/// be notified or without.
 async fn greeted(reached: bool, subscriber: Option<Arc<dyn Subscriber>>) -> String {
     let here = (Endpoint::Unix("/nowhere".into()), 1);
     let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
@@ -461,7 +461,7 @@ async fn a_server_is_asked_at_once_what_matters_where_it_has_no_record() {
     for reached in [false, true] {
         let written = greeted(reached, None).await;
         let record = written.find("GET").expect("its record");
-        // Behind the record: what was carried out before that was read.
+        // The statistics come behind the record: what was carried out before the record was read.
         let counts = written.find("commandstats");
         assert_eq!(counts.is_some_and(|counts| counts > record), !reached);
     }
@@ -548,7 +548,7 @@ async fn a_task_that_a_bug_ends_answers_and_is_begun_anew() {
     };
     let task = tokio::spawn(worker.last());
     dialled.recv().await.unwrap();
-    // The request has failed; the release, too, is left to the next task, which dials for it.
+    // The request has failed; the release is left to the next task, which dials for it.
     for _ in 0..2 {
         let Some(Reply::Failed(fault)) = hears.recv().await else {
             panic!("it is answered");
@@ -557,7 +557,7 @@ async fn a_task_that_a_bug_ends_answers_and_is_begun_anew() {
     }
     dialled.recv().await.unwrap();
     assert!(hears.try_recv().is_err());
-    // However the task ends, all is answered, and what comes later is refused.
+    // However the task ends, it answers all, and refuses what comes later.
     lock(&outbox.state).items.push_back(item(ACQUIRE));
     task.abort();
     assert!(matches!(hears.recv().await, Some(Reply::Failed(_))));

@@ -24,15 +24,15 @@ impl InFlight {
         }
     }
 
-    /// The reply to a request has told the server's `TIME`, in µs.
+    /// Takes the server's `TIME`, in µs, from the reply to a request.
     pub(crate) fn told(&mut self, item: &Item, now: Instant, time: u64) {
         if item.ticket.server == self.server {
             self.clock.observe(item.written, now, time, self.drift);
         }
     }
 
-    /// Takes a reply, the oldest request's; appends to `done` what it tells of whom.
-    /// Returns false if nobody has asked.
+    /// Takes a reply to the oldest request; appends its outcomes to `done`. Returns false if no
+    /// request awaits a reply.
     pub(crate) fn take_reply(
         &mut self,
         reply: Resp,
@@ -42,8 +42,8 @@ impl InFlight {
         let waited = matches!(self.places.front(), Some(PendingReply::Wait));
         let asked = self.read(reply, done);
         if self.evicts {
-            // What it gives or keeps from here on is no vote: it is asked for again where the server
-            // is admitted anew, or refused.
+            // A server that drops keys gives no votes from here on: the client asks for them again
+            // where the server is admitted anew, or refused.
             let votes = |item: &Item| !matches!(item.request.op, Op::Release | Op::Inspect);
             let since = done.range_mut(before..).filter(|(item, _)| votes(item));
             since.for_each(|(_, outcome)| *outcome = Outcome::OtherRecord);
@@ -54,7 +54,7 @@ impl InFlight {
         asked
     }
 
-    /// The same, of a reply whatever replicas have.
+    /// Takes the reply, whatever replicas have.
     fn read(&mut self, reply: Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) -> bool {
         self.heard = true;
         self.replies += 1;
@@ -132,7 +132,7 @@ impl InFlight {
                 trim(&mut self.voted);
             }
             PendingReply::Memory => match &reply {
-                // A user that may not ask was told so on connect.
+                // The log has reported on connect that the user may not ask.
                 Resp::ServerError(_) => self.look_at = Instant::FAR,
                 said => {
                     let info = Info::parse(&replies::text(said));
@@ -141,10 +141,10 @@ impl InFlight {
                 }
             },
             PendingReply::Listen => {
-                // Whoever may not listen asks from time to time.
+                // A client that may not subscribe asks from time to time.
                 self.listens = false;
                 self.places.pop_front();
-                // A push would have come before it: see `take_listening`.
+                // A push would have come before this reply: see `take_listening`.
                 return matches!(reply, Resp::ServerError(_));
             }
             PendingReply::Wait => {
@@ -159,7 +159,7 @@ impl InFlight {
     }
 }
 
-/// Remembers that the life of the counter was told with `item`, where it was.
+/// Remembers that the expiry of the counter was set with `item`, where it was.
 fn warm_up(warm: &mut HashMap<u64, Instant>, item: &Item) {
     let Some((counter, life)) = counted_on(item).filter(|_| item.cold) else {
         return;

@@ -1,9 +1,9 @@
 //! Votes that count once replicas have them: `wait_replicas`.
 //!
-//! Behind the requests of a write goes one `WAIT`, which the server answers when this many
-//! replicas have all that this connection has written, or the time is up. The votes of that
-//! write are *parked* until then; all other answers pass at once. A vote that too few replicas
-//! have is none, and may stand: it is undone as one that was not answered.
+//! Behind the requests of a write goes one `WAIT`, which the server answers when this many replicas
+//! have all that this connection has written, or the time is up. The votes of that write are
+//! *parked* until then; all other answers pass at once. A vote that too few replicas have does not
+//! count, and may stand: the client undoes it as an unanswered request.
 //!
 //! `WAIT` is a command of its own, for within a script it does not wait. It holds up what comes
 //! behind it on the connection, so it never waits for long.
@@ -55,7 +55,7 @@ impl Replicas {
         let Some(deadline) = self.owed.take() else {
             return false;
         };
-        // One of 0 ms would wait forever.
+        // A `WAIT` of 0 ms would wait forever.
         let most = now.until(deadline).min(self.most).as_millis().max(1);
         resp::write_array(out, 3);
         resp::write_text(out, b"WAIT");
@@ -64,7 +64,7 @@ impl Replicas {
         true
     }
 
-    /// Takes the votes out of what was told, from there on.
+    /// Parks the votes among the outcomes, from there on.
     pub(super) fn park(&mut self, done: &mut VecDeque<(Box<Item>, Outcome)>, from: usize) {
         for (item, outcome) in done.split_off(from) {
             let vote = matches!(
@@ -82,7 +82,7 @@ impl Replicas {
         }
     }
 
-    /// Takes the answer to a `WAIT`: the votes that it was for are told as what they are.
+    /// Takes the answer to a `WAIT`: the votes before it become granted or failed.
     pub(super) fn take(&mut self, reply: &Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) {
         let have = match reply {
             Resp::Int(have) => u32::try_from(*have).unwrap_or(0),
@@ -97,7 +97,7 @@ impl Replicas {
                         "{have} of {} replicas have confirmed its vote in time",
                         self.wanted
                     );
-                    // It may stand.
+                    // The vote may stand on the server, so the request counts as sent.
                     let fault = Fault::new(FaultKind::NotReady, text, true);
                     Outcome::Reply(Reply::Failed(fault), time)
                 }
@@ -113,7 +113,7 @@ impl Replicas {
         self.parked.iter_mut().map(|(item, _)| item)
     }
 
-    /// The same, to be looked at.
+    /// The parked items, to be looked at.
     pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
         self.parked.iter().filter_map(|(item, _)| item.as_deref())
     }
@@ -139,7 +139,7 @@ mod tests {
         let of = |ms: &str| format!("*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n${}\r\n{ms}\r\n", ms.len());
         assert_eq!(wait(&[]), "");
         assert_eq!(wait(&[250, 40, 90]), of("40"));
-        // What comes behind it on the connection has to have its time, too.
+        // The requests behind the `WAIT` on the connection need some of the time, too.
         assert_eq!(wait(&[250]), of("125"));
         assert_eq!(wait(&[0]), of("1"));
         assert_eq!(wait(&[]), "");

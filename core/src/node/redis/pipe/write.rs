@@ -61,13 +61,15 @@ impl InFlight {
             }
             _ => {
                 if item.request.not_after == 0 && !item.is_release() {
-                    // The least that it may be, for a request must not be carried out long
-                    // after its time; too little costs one that is late, and tells the time.
+                    // The deadline is the earliest that it may be, for the server must not carry
+                    // out a request long after its time; a deadline that is too early costs one
+                    // late reply, which brings the time.
                     let known = self.clock.bounds(now, 0.0);
                     let earliest = known.map_or(0, |(earliest, _)| earliest);
                     item.request.not_after = not_after(earliest, &item, now);
                 }
-                // The first of its kind: a node that lacks the script would cost a round trip.
+                // The first request of a script carries its text: a node that lacks the script
+                // would cost a round trip.
                 let script = script_of(&item);
                 if !self.taught.iter().any(|known| std::ptr::eq(*known, script)) {
                     self.taught.push(script);
@@ -80,8 +82,8 @@ impl InFlight {
         self.places.push_back(place);
     }
 
-    /// Has the waiter of a lock in Redisson's layout called by what is told on the lock's
-    /// channel, from before it asks until it goes.
+    /// Subscribes the waiter of a lock in Redisson's layout to the lock's channel, from before it
+    /// asks until it leaves.
     fn listen(&mut self, item: &Item) {
         let request = &item.request;
         let (Some(_), Some(waiter)) = (&request.keys.field, &request.waiter) else {
@@ -123,7 +125,7 @@ impl InFlight {
         }
     }
 
-    /// Whether the life of the counter that an acquire counts on has to be told with it.
+    /// Whether an acquire has to set its counter's expiry.
     fn is_cold(&self, item: &Item, now: Instant) -> bool {
         let until = counted_on(item).and_then(|(counter, _)| self.warm.get(&fnv1a(counter)));
         let warm = until.is_some_and(|until| now < *until);
@@ -143,7 +145,7 @@ impl InFlight {
         {
             self.places.push_back(PendingReply::Wait);
         }
-        // Last, so that nothing waits for it.
+        // The question comes last, so that no request waits for it.
         if now >= self.look_at {
             self.look(now);
         }
@@ -167,9 +169,9 @@ impl InFlight {
         self.places.push_back(PendingReply::Script(None));
     }
 
-    /// Writes again by script what is to be deleted natively, and may stand behind a vote
-    /// that is yet to be given: in between a waiter may come, whom that does not mind,
-    /// and the same over the next connection may have come before it.
+    /// Writes native deletes again by script, where they may stand behind a vote that is yet to be
+    /// given: meanwhile a waiter may have joined, which a native delete overlooks, and the same
+    /// delete over the next connection may have come before that vote.
     pub(crate) fn copy_deletes(&mut self) {
         let deletes = self.places.iter().filter_map(|place| match place {
             PendingReply::Delete(item) => item.as_deref(),
@@ -195,8 +197,8 @@ fn script_of(item: &Item) -> &'static Script {
     }
 }
 
-/// Writes a request's script. What is left of its time is told as of now, however often
-/// it is written.
+/// Writes a request's script. The rest of its time is counted from now, however often it is
+/// written.
 fn write_script(
     out: &mut Vec<u8>,
     item: &Item,

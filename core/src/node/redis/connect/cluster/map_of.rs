@@ -12,11 +12,11 @@ use crate::node::redis::server_error::clusterless;
 use crate::node::{Fault, FaultKind};
 use redis::Value as Resp;
 
-/// Which server serves which hash slots: as the first says that answers, of the servers `known`
-/// and those of the URL, beginning with the one of that place. One that takes the cluster for
-/// down is asked last, for it may be the only one that does.
-/// One that knows none of the servers of the map before, whose `ids` these were, is of another
-/// cluster, or all have been made anew: it counts where no other answers.
+/// Which server serves which hash slots, by the first answer of the servers `known` and those of
+/// the URL, beginning with the server at that place. A server that takes the cluster for down
+/// counts last, for it may be the only one that does. A server that knows none of the servers of
+/// the map before, whose `ids` these were, is of another cluster, or all servers have been made
+/// anew: it counts where no other server answers.
 pub(crate) async fn map_of(
     target: &Target,
     known: &[Endpoint],
@@ -58,7 +58,7 @@ pub(crate) struct View {
     pub(crate) ranges: Vec<Range>,
     /// The servers' own names.
     pub(crate) ids: Vec<String>,
-    /// It takes the cluster for up.
+    /// Whether the server takes the cluster for up.
     up: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A connection to one server of a cluster, and the words for one that is not reached.
+//! A connection to one server of a cluster, and the words for a server that is not reached.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ pub(super) const AT_ONCE: usize = 1024;
 
 /// The hash slots of a server, in order.
 pub(super) struct Slots {
-    /// It serves these.
+    /// The hash slots that the server serves.
     pub(super) own: Vec<u16>,
     /// These are being moved to it,
     pub(super) arriving: Vec<u16>,
@@ -64,7 +64,7 @@ pub(super) async fn mark_arriving(
     }
     for reply in exchange(wire, &commands).await? {
         match &reply {
-            // Its move was called off meanwhile.
+            // The move of the slot was called off meanwhile.
             Resp::ServerError(error) if redirect(error).is_some() => {}
             _ => drop(permitted(&target.gate, "set", reply)?),
         }

@@ -20,7 +20,7 @@ use crate::node::redis::wire::Wire;
 
 /// How often a stamp may be found changed on the way to a connection.
 const WRITES: u32 = 6;
-/// Of so many hash slots one has the stamp of its shard.
+/// Among so many hash slots one has the stamp of its shard.
 const STAMPS_EACH: u16 = 512;
 
 /// A shard that may vote.
@@ -45,19 +45,20 @@ pub(crate) async fn stamp(
         arriving,
         leaving,
     } = slots_of(target, &mut greeted.wire).await?;
-    // What is on its way elsewhere answers to nothing in the middle of that.
+    // A hash slot that is leaving may answer to no request in the middle of its move.
     let stay = slots.iter().filter(|slot| !leaving.contains(slot));
     let stay: Vec<u16> = stay.copied().collect();
     let stay = if stay.is_empty() { &slots } else { &stay };
     let Some(lowest) = stay.first().copied() else {
         if gate.expected().guard && !arriving.is_empty() {
-            // Nothing says whether it has lost keys of theirs. Once it serves one it has a stamp.
+            // Nothing says whether the server has lost keys of these slots. Once it serves one slot
+            // it has a stamp.
             return Err(not_ready("it is being given its first hash slots"));
         }
-        // What is moved here later brings its marks along.
+        // Hash slots that are moved here later bring their marks along.
         return Ok(ShardState::default());
     };
-    // A resharding takes the lowest first.
+    // A resharding takes the lowest slots first, so the highest stays longest.
     let tag = hash_slot::tag(stay[stay.len() - 1]);
     let mut stamped = ShardState {
         scratch: vec![[&*gate.scratch_key, b":{", tag.as_bytes(), b"}"].concat()],
@@ -83,7 +84,7 @@ pub(crate) async fn stamp(
             known => known,
         };
         if let Some(quarantine) = known {
-            // Another client may have stamped it a moment ago.
+            // Another client may have stamped the shard a moment ago.
             stamped.quarantine = quarantine;
             set_stamps(target, wire, &lacking, &own).await?;
             return Ok(stamped);
@@ -140,7 +141,7 @@ struct Stamp {
     left: Duration,
 }
 
-/// The stamps in these hash slots; nothing of one that is being moved.
+/// The stamps in these hash slots; none for a slot that is being moved.
 async fn stamps(
     target: &Target,
     wire: &mut Wire,
@@ -185,8 +186,8 @@ fn quarantine_of(found: &[Option<Stamp>], own: &str) -> Option<Duration> {
     own.map(|stamp| stamp.left).max()
 }
 
-/// The same where it may stand in any of its hash slots. The run says that it has lost nothing
-/// since; and what has come from another has brought its marks along.
+/// Looks for the shard's stamp in all of its hash slots. The run in the stamp says that the shard
+/// has lost nothing since; and slots that came from another shard have brought their marks along.
 async fn look_everywhere(
     target: &Target,
     wire: &mut Wire,
@@ -225,7 +226,7 @@ async fn set_stamps(
         match sent {
             None => drop(permitted(gate, "set", reply)?),
             Some(Redirect::Moved { .. } | Redirect::Ask { .. }) => {}
-            // The others may move away before the next connection, and no stamp would be left.
+            // The other slots may move away before the next connection, and no stamp would be left.
             Some(_) => elsewhere(Some(reply)).map(drop)?,
         }
     }

@@ -12,7 +12,8 @@ if not value then value = call('GET', lock) end
 --- lease.lua
 local own = value and lease(value) == mine or form == '=' and stands and lease(occupant) == mine
 local held = value and (not form or last or form ~= '@' and form ~= '&' and stands)
--- Who was forced out does not come back by a request that was under way: also where a plain command has stored it since.
+-- A request that was under way takes no vote for a lease that was forced out, also where a plain command stored its value
+-- there since.
 local banned = (own or not held) and call('ZSCORE', bans, mine)
 if banned and now <= tonumber(banned) then return {2, time[1], time[2]} end
 local reservation, life, most = string.match(waits, '^(%d+) (%d+) ?(%d*)')
@@ -48,7 +49,7 @@ if own then
   end
   if call('PTTL', lock) < rest then call('PEXPIRE', lock, rest) end
 elseif crowded then
-  -- Where readers were, it was reserved for one that may be queued too.
+  -- Where readers had it the waiter may be queued yet.
   if form == '&' then call('ZREM', queue, waiter, '!' .. waiter) end
   call('SET', lock, string.format('=%.0f ', now + ttl * 1000) .. my_value, 'PX', math.max(ttl, life))
 else

@@ -1,4 +1,5 @@
--- A lease is banned for so many ms, and never for less than it was: put into the scripts where they say so.
+-- Bans a lease for so many ms, and never for less than it is banned: put into scripts where they say
+-- so.
 for _, over in ipairs(call('ZRANGE', bans, '-inf', string.format('(%.0f', now), 'BYSCORE')) do
   call('ZREM', bans, over)
 end

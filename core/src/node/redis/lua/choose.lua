@@ -1,7 +1,7 @@
 -- KEYS queue, the lock of each slot from 0 on [, record, quarantine].
--- ARGV waiter, waits, from [, record, not_after]. Waits as of acquire. Finds a free slot, looking first at the one of the
--- number `from`, and reserves it for the waiter, if there is one; it is no vote. Without `from` the waiter goes: what was
--- reserved for it is free.
+-- ARGV waiter, waits, from [, record, not_after]. Waits as of acquire. Finds a free slot, beginning with the one of the
+-- number `from`, and reserves it for the waiter, if there is one; that is no vote. Without `from` the waiter leaves: its
+-- reserved slots are set free then.
 local call, queue = redis.call, KEYS[1]
 local me, waits, from, record, not_after = unpack(ARGV)
 local time = call('TIME')
@@ -17,9 +17,9 @@ end
 if not goes and not_after and now > tonumber(not_after) then return {5, time[1], time[2]} end
 local reservation, life, most = string.match(waits, '^(%d+) (%d+) ?(%d*)$')
 if quarantine and not goes then return {3, call('PTTL', KEYS[#KEYS]), time[1], time[2]} end
--- Of the slot that is looked at.
+-- The slot that `look` looks at, and its form.
 local lock, slot, value, form, till, occupant, stands
--- `last` and `base` are of readers: a slot has none.
+-- `last` and `base` belong to readers: a slot has none.
 local last, base
 local function look(number)
   slot, value, form = number, values[number + 1], nil
@@ -71,7 +71,7 @@ if joins then
   --- place.lua
   listeners = redis.pcall('PUBSUB', 'NUMSUB', string.match(me, ' (.*)$'))[2] or 1
 end
--- Until the first of them is free; and what a waiter waits for is crowded from here on, all of it.
+-- Refused until the first slot is free; the waiter makes all slots crowded.
 local left = -1
 for number = 0, slots - 1 do
   look(number)

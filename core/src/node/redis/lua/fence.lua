@@ -2,7 +2,7 @@
 if not record then return 1 end
 local fence = candidate
 if fence == '0' then
-  -- Nothing is proposed: nothing is counted, and what is stored was others'.
+  -- No candidate: nothing is counted, and the stored value was another's.
   fence = call('ZSCORE', counter, 'f')
   fence = fence and string.format('%.0f', fence) or ''
 elseif fence ~= '' then
@@ -12,7 +12,7 @@ elseif fence ~= '' then
   if call('ZADD', counter, 'GT', 'CH', fence, 'f') == 0 then
     fence = string.format('%.0f', call('ZINCRBY', counter, '1', 'f'))
   end
-  -- Whose its own of them is, by the first 48 bits of the token, for those who look.
+  -- The lease's own first fence, by the first 48 bits of its token, for the inspection.
   local own = string.format('%.0f', math.max(fence - (block or 1) + 1, 0))
   call('ZADD', counter, own, 'h', string.format('%.0f', tonumber(string.sub(mine, 1, 12), 16) or 0), 't')
   if counter_life ~= '' then call('PEXPIRE', counter, counter_life) end

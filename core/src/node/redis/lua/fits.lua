@@ -1,5 +1,5 @@
--- A text of another program may begin as a form does. One of ours has a value of ours behind it, or a waiter, readers by their
--- ticket, or nobody and no end: put into the scripts where they say so.
+-- A text of another program may begin as a form does. A form of ours has behind it our value, or a waiter, readers by their
+-- ticket, or no waiter and no end: put into the scripts where they say so.
 local fits
 if form and string.find('=-', form, 1, true) then
   local _, dot = string.find(occupant, '^[0-9a-f]*%.')

@@ -1,6 +1,6 @@
--- What stands under the lock's key, by its form (docs/reference/protocol.md, "What stands under a lock's key"): put into the scripts
--- where they say so. Readers are the members of the set KEYS[3], each until `TIME` shows more than its score; `last` is
--- when the last of those that live yet ends, and `reader` whose vote that is.
+-- What stands under the lock's key, by its form (docs/reference/protocol.md, "What stands under a lock's key"): put into
+-- the scripts where they say so. Readers are the members of the set KEYS[3], each until `TIME` shows more than its score;
+-- `last` is the end of the last reader that still lives, and `reader` its value.
 local form, till, occupant, base, last, reader
 if value then form, till, occupant = string.match(value, '^([-=@&])(%d+) (.*)$') end
 if form == '&' then
@@ -8,7 +8,8 @@ if form == '&' then
   if not base then
     form = nil
   elseif shared == lock then
-    -- A raw lock has no key of readers, and its own stands for it: what is there is another lock's, as what is of another type.
+    -- A raw lock has no readers' key, and its own key stands for it: the readers are of another lock, as a key of another
+    -- type.
     form, value = nil, ''
   end
 end

@@ -1,7 +1,8 @@
 -- KEYS lock, tokens, counter [, record, quarantine].
 -- ARGV field, token, ttl, channel or '', record or '', not_after, candidate, block.
--- A lock in Redisson's layout: a hash with one field, its owner's, that counts how often the owner has entered. Our tokens
--- say which of those counts are ours, so that a request may come twice, and its undo behind one that was refused halfway. A channel: the asker listens there for who waits.
+-- A lock in Redisson's layout: a hash with one field, its owner's, that counts the owner's entries. Our tokens say which of
+-- these counts are ours, so that a request may come twice, and its undo behind a request that was refused halfway. A
+-- channel: the client listens there as a waiter.
 local call = redis.call
 local lock, tokens, counter, record_key, quarantine_key = unpack(KEYS)
 local owner_field, token, ttl, channel, record, not_after, candidate, block = unpack(ARGV)
@@ -23,7 +24,7 @@ if owner and not own then
   return {0, call('PTTL', lock), string.sub(owner, 1, 2048), channel ~= '' and 0 or -1, 1, time[1], time[2]}
 end
 if quarantine then return {3, call('PTTL', quarantine_key), time[1], time[2]} end
--- What is left of a lock that was forced open.
+-- Tokens remain of a lock that was forced open.
 if not own then call('DEL', tokens) end
 -- A server may refuse any of these commands, and what was done before stays. So the owner's count comes behind all else, and a
 -- token says whether it was counted: 0, then 1.
@@ -34,12 +35,12 @@ local fence = candidate
 if fence ~= '' then
   local has = call('HGET', tokens, 'f')
   if fence == '0' or has then
-    -- The hold is the owner's, and so is the fence that was taken for it.
+    -- The hold is the owner's, as is the fence that was taken for it.
     fence = tonumber(has or '0')
   else
     local last = tonumber(call('GET', counter) or '0')
     fence = math.max(math.min(tonumber(fence), now + 10000000), last + block)
-    -- Without an end: Redisson's own counter has none, and would begin at 1 again.
+    -- The counter has no end: Redisson's own counter has none, or would begin at 1 again.
     call('SET', counter, string.format('%.0f', fence))
     call('HSET', tokens, 'f', string.format('%.0f', fence))
   end

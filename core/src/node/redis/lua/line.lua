@@ -1,10 +1,10 @@
--- Whose turn it is at a lock that nobody holds for itself: put into the scripts where they say so. KEYS[2] is the queue, a
--- sorted set in which a waiter (`number inbox`, of one that shares `snumber inbox`) stands twice: by its ticket, which
--- counts from 1, and with `!` before it by the end of its place, in µs of TIME below zero.
--- 0: nobody waits; 1: it is for `me`; 2: reserved for the first, who is told; 3: messages are not permitted;
--- 5: the first waits until the last reader has gone.
--- Who is called for a slot is told which: `slot`.
--- Of readers all up to the first who wants it for itself are called at once. They stand in the queue until they come.
+-- The next waiter at a lock that no holder has for itself: put into the scripts where they say so. KEYS[2] is the queue, a
+-- sorted set in which a waiter (`number inbox`, of a reader `snumber inbox`) stands twice: by its ticket, which counts from
+-- 1, and with `!` before it by the end of its place, in µs of TIME below zero.
+-- 0: no waiter; 1: `me` is next; 2: reserved for the first, which is notified; 3: messages are not permitted; 5: the first
+-- waits until the last reader has gone.
+-- For a slot the message names it: `slot`.
+-- Readers up to the first waiter that wants the lock for itself are notified at once. They stay queued until they arrive.
 local function turn(me)
   local function reserve(who)
     form, till, occupant, stands = last and '&' or '@', string.format('%.0f', now + reservation * 1000), who, true
@@ -36,7 +36,7 @@ local function turn(me)
           end
           if alive then
             called, ticket = true, batch[i + 1]
-            -- Who does not come while it is reserved for it has no place any more.
+            -- A called reader that is not here during the reservation loses its place.
             call('ZADD', queue, string.format('%.0f', -now - reservation * 1000), '!' .. one)
           else
             call('ZREM', queue, one, '!' .. one)
@@ -51,14 +51,16 @@ local function turn(me)
       local ends = -(call('ZSCORE', queue, '!' .. first) or 0)
       if now < ends then
         if last then
-          -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting, nor does one that
-          -- has not asked for three seconds, or longer over a slow network, and so may be stopped: it is queued anew when it goes
-          -- on. Its own place is longer by as much as it is slower.
+          -- No message yet: the end of the readers is not known. The dead keep no
+          -- reader waiting, nor does a waiter that has not asked for three
+          -- seconds, or longer over a slow network, and so may be stopped: it is
+          -- queued anew when it goes on. A slower waiter has a longer place by as
+          -- much.
           local asked = ends - 1000 * life
           if now - asked < math.max(3000000, 2400000 + 2000 * reservation) and (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
         else
           local listeners = redis.pcall('PUBLISH', inbox, slot and number .. ' ' .. slot or number)
-          -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.
+          -- The dead look like the living. The queue stays, and the first that asks is served.
           if type(listeners) == 'table' then return 3 end
           if listeners > 0 then
             reserve(first)

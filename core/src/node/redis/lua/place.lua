@@ -1,8 +1,8 @@
--- The place of `me` in the queue, in which it stands at `rank` if at all, and so many are `queued`: put into the scripts
--- where they say so.
+-- Place of `me` in the queue, where it stands at `rank` if at all, of so many that are `queued`: put into the scripts where
+-- they say so.
 local ends = string.format('%.0f', -now - life * 1000)
 if rank then
-  -- Before the waiters are as many ends of places.
+  -- The ends of places come before waiters, one each.
   place = rank - queued
   call('ZADD', queue, ends, '!' .. me)
 else

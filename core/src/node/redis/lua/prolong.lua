@@ -1,5 +1,7 @@
--- KEYS lock; ARGV value, ttl, not_after. Lengthens a vote for one alone that stands, and does nothing else: an extension where
--- the hash slot of the lock is being moved, so that its keys are not all in one place.
+-- KEYS lock; ARGV value, ttl, not_after. Lengthens a standing vote for
+-- one holder alone, and does nothing else: an extension where the
+-- lock's hash slot is moving, so that its keys are not all in one
+-- place.
 local call = redis.call
 local lock = KEYS[1]
 local my_value, ttl, not_after = unpack(ARGV)

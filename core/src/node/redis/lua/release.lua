@@ -7,7 +7,7 @@ local my_value, waiter, waits, record, keep = unpack(ARGV)
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local value
--- To reserve is to promise a vote: only where one may be given.
+-- A reservation promises a vote: only where one may be given.
 local votes = true
 if record and record ~= '' then
   local m = call('MGET', lock, record_key, quarantine_key)
@@ -18,7 +18,7 @@ end
 --- lease.lua
 local ban = keep and string.match(keep, '^%-(%d+)$')
 local held = value and (lease(value) == mine or (form == '=' or form == '-') and lease(occupant) == mine)
--- Who forces has been told what stands there, another library's value too.
+-- A forced release names what inspect showed, another library's value as well.
 if ban and my_value ~= '' and not form and value == my_value then held = true end
 if form == '&' and my_value ~= '' and call('ZREM', shared, my_value) == 1 then
   held = true
@@ -30,27 +30,26 @@ end
 local free = not value or form ~= '&' and held or form and (not stands or (form == '@' or form == '&') and occupant == waiter)
 if waiter ~= '' then redis.pcall('ZREM', queue, waiter, '!' .. waiter) end
 if ban then
-  -- Also where it has no vote, for there its holder would store it anew.
+  -- The ban stands also where the lease has no vote, for its holder would store it anew.
   local bans, banned = KEYS[#KEYS], mine
   --- ban.lua
 elseif held and form == '-' and now <= tonumber(till) then
   return 1
 elseif keep and my_value ~= '' and free and form ~= '&' and not (held and form == '-') then
-  -- Also where it has no vote and nobody else has: else another would win by this node. A crowded key outlives the places
-  -- of those who wait, and they may where nothing is.
+  -- Kept also where the lease has no vote and no other has: else another client would win by this node. A crowded key
+  -- outlives the places of the waiters, and they may exist where nothing stands.
   local life = (form or not value and redis.pcall('ZCARD', queue) ~= 0) and tonumber(string.match(waits, ' (%d+)')) or 0
   call('SET', lock, string.format('-%.0f ', now + keep * 1000) .. my_value, 'PX', math.max(keep, life))
   return held and 1 or 2
 end
 if not free and (form == '@' or form == '&') then
-  -- Of readers who were called none is to come yet. Who waits for it alone may have one of their tickets: these begin anew
-  -- in a queue that was empty.
+  -- No called reader is to come yet. A waiter for it alone may have one of their tickets: they restart in an empty queue.
   local ticket = string.match(occupant, '^s(%d+)$')
   local first = ticket and call('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
   free = ticket and (not first[1] or string.sub(first[1], 1, 1) ~= 's' or tonumber(first[2]) > tonumber(ticket))
 end
 if free then
-  -- What is released is released, whatever becomes of the line.
+  -- The lock is released, whatever becomes of the line.
   local ok, kept = pcall(function()
     local reservation, life, slot = string.match(waits, '^(%d+) (%d+) ?#?(%d*)$')
     if slot == '' then slot = nil end

@@ -1,5 +1,5 @@
 -- KEYS lock, record, quarantine, or the lock alone; ARGV waiter, reservation and life in ms, record or '', not_after.
--- A lock that nobody has for itself is reserved for the waiter, so that no reader comes any more.
+-- Reserves a lock that no holder has for itself for the waiter, so that no reader comes any more.
 local call = redis.call
 local lock, record_key, quarantine_key = unpack(KEYS)
 local waiter, waits, record, not_after = unpack(ARGV)

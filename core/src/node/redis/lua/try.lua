@@ -3,7 +3,7 @@
 for _, key in ipairs(KEYS) do
   for _, command in ipairs({
     {'set', key, '1', 'NX', 'PX', '1000'}, {'get', key}, {'mget', key}, {'pttl', key}, {'pexpire', key, '1000'},
-    -- What is there is no queue, so these change nothing.
+    -- The keys are no queues, so all these alter nothing.
     {'zadd', key, '1', 'x'}, {'zincrby', key, '1', 'x'}, {'zcard', key}, {'zrange', key, '0', '0'},
     {'zrank', key, 'x'}, {'zscore', key, 'x'}, {'zrem', key, 'x'}, {'del', key}, {'time'},
   }) do

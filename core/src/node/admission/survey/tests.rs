@@ -85,7 +85,7 @@ fn a_wholly_new_set_votes_at_once_and_any_other_after_a_quarantine() {
     assert_eq!(found(&said, [New; 3]), full);
 }
 
-/// Its pledge was written late: the set was founded meanwhile, and the server has lost its data.
+/// The pledge was written late: the set was founded meanwhile, and the server has lost its data.
 #[test]
 fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
     let e = expected(3);
@@ -145,7 +145,8 @@ fn nothing_is_written_beside_a_foreign_record() {
             "{next:?}"
         );
     }
-    // Unreachable it is what it was; with the set's own record it is one.
+    // An unreachable node counts as what it was; a node with the set's own record counts as
+    // founded.
     survey.absent(0);
     assert!(matches!(
         survey.look(1, &look(""), "n"),
@@ -172,7 +173,7 @@ fn a_node_that_lost_its_record_is_given_it_with_a_quarantine() {
         (&*record, quarantine),
         ("1 s 4 3 60000 n r on", e.quarantine)
     );
-    // An earlier or later epoch is another set.
+    // A record of an earlier or later epoch is of another set.
     let other = survey.look(0, &look("1 s 3 3 60000 n r on"), "x");
     assert!(matches!(other, Admission::Refuse(Refusal::Foreign(why)) if why.contains("epoch 3")));
 }
@@ -199,7 +200,7 @@ fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
     assert_eq!(written(next(&e, on, Some("r"), true)), again);
     let other = ("1 s 1 3 60000 n q on".to_owned(), e.quarantine);
     assert_eq!(written(next(&e, on, Some("q"), false)), other);
-    // A guard is raised, and never lowered.
+    // A client raises a record's guard, and never lowers it.
     let none = "1 s 1 3 60000 n - off";
     assert_eq!(written(next(&e, none, Some("r"), false)), again);
     assert_eq!(next(&off, none, Some("r"), false), Admission::Admit);
@@ -222,7 +223,7 @@ fn identity_is_checked_with_guard_and_without() {
             ("1 s 1 3 60000 n r", "protocol 1"),
             ("nonsense", "protocol 1"),
         ] {
-            // In whatever run it was written.
+            // The record counts in whatever run it was written.
             for run in ["r", "q"] {
                 let look = Observation {
                     run: Some(run.into()),
@@ -265,7 +266,7 @@ proptest! {
             }
             let stored = seen[node].clone().unwrap_or_default();
             if let Admission::Write(record, _) = survey.look(node, &look(&stored), "n") {
-                // As the script does: only if it is still what was read.
+                // The script writes only if the record is still the one that was read.
                 if *server == stored {
                     *server = record.to_string();
                 }

@@ -33,7 +33,7 @@ fn the_vote_that_stands_is_taken_over_and_nothing_else() {
         stands(&node, 3).map(|(form, _)| form),
         Some(StoredValue::Uncontended(value("b")))
     );
-    // Once; and whoever has it may ask again.
+    // A lease is adopted once; its new client may repeat the request.
     assert_eq!(adopt(&mut node, "c", "a", 4), Reply::NotMine);
     assert!(granted(&adopt(&mut node, "b", "a", 5)));
     assert_eq!(
@@ -43,7 +43,7 @@ fn the_vote_that_stands_is_taken_over_and_nothing_else() {
     assert_eq!(adopt(&mut node, "c", "b", 7), Reply::NotMine);
 }
 
-/// Anybody may guess or read what another library stores.
+/// Any client may guess or read what another library stores.
 #[test]
 fn the_same_text_as_another_librarys_value_is_no_proof() {
     for foreign in [
@@ -93,13 +93,13 @@ fn what_was_taken_over_is_not_stored_anew() {
     ask(&mut node, ACQUIRE, "a", 0);
     assert!(granted(&adopt(&mut node, "b", "a", 1)));
     ask(&mut node, Op::Release, "b", 2);
-    // Where it has no vote too.
+    // The ban stands also where the lease has no vote.
     assert_eq!(adopt(&mut node, "d", "c", 2), Reply::NotMine);
     for name in ["a", "c"] {
         assert_eq!(ask(&mut node, extend(Repair::Yes), name, 51), Reply::Banned);
     }
     assert_eq!(stands(&node, 51), None);
-    // Who went on with it is not, and it is banned for so long.
+    // The client that went on with the lease is not banned; the adopted value is, for so long.
     let repaired = Reply::Extended { repaired: true };
     for name in ["b", "a"] {
         assert_eq!(ask(&mut node, extend(Repair::Yes), name, 52), repaired);

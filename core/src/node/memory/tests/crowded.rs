@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Asks natively, as somebody who knows of no line.
+/// Asks natively, as a client that knows of no queue.
 fn newcomer(node: &mut MemoryNode, name: &str, ms: u64) -> bool {
     let native = Request {
         native: true,
@@ -21,20 +21,20 @@ fn let_go(node: &mut MemoryNode, name: &str, ms: u64) -> bool {
 fn whoever_joins_makes_a_hold_crowded_until_it_would_have_ended() {
     let mut node = MemoryNode::default();
     ask(&mut node, ACQUIRE, "alex", 0);
-    // Nobody waits yet: a refusal alone changes nothing.
+    // No waiter is queued yet: a refusal alone changes nothing.
     ask(&mut node, JOIN, "b", 10);
     ask_for(&mut node, 1, ACQUIRE, "b", 10);
     assert_eq!(stands(&node, 10), Some((quiet("alex"), 90)));
     let (reply, _) = ask_for(&mut node, 1, JOIN, "b", 10);
     assert_eq!(refused(reply), (90, Some(0)));
-    // Never sooner, and the key outlives it with the place.
+    // The hold ends no sooner, and the key outlives it with the waiter's place.
     assert_eq!(stands(&node, 10), Some((held("alex", 101), 500)));
     assert!(!let_go(&mut node, "alex", 11));
     // Each poll lengthens the key, and nothing else.
     let (reply, _) = ask_for(&mut node, 1, JOIN, "b", 51);
     assert_eq!(refused(reply), (50, Some(0)));
     assert_eq!(stands(&node, 51), Some((held("alex", 101), 500)));
-    // Its label is told yet.
+    // The refusal still shows the holder's label.
     let reply = ask(&mut node, ACQUIRE, "c", 60);
     assert!(
         matches!(&reply, Reply::Refused { holder: Some(label), .. } if **label == *"lex"),
@@ -88,7 +88,7 @@ fn what_is_not_ours_is_never_marked() {
             Reply::Released { held: false }
         );
         assert!(let_go(&mut node, foreign, 11));
-        // Others wait: whoever asks by script lets them go first.
+        // Other waiters are queued: a client that asks by script lets them go first.
         node.subscribe(&waiter(1).inbox);
         let (reply, told) = ask_for(&mut node, 2, JOIN, "c", 12);
         assert_eq!((refused(reply), told), ((20, Some(0)), vec![1]));
@@ -117,7 +117,7 @@ fn a_value_without_an_end_is_held_for_as_long_as_it_stands() {
 #[test]
 fn nobody_passes_a_line_whose_holder_is_gone() {
     let mut node = with_queue(2);
-    // Held to the end that was promised, by this node's clock.
+    // The value holds the lock to the promised end, by this node's clock.
     assert_eq!(refused(ask(&mut node, ACQUIRE, "c", 101)), (0, None));
     assert!(!newcomer(&mut node, "c", 102));
     // A newcomer's script serves the first.
@@ -125,10 +125,10 @@ fn nobody_passes_a_line_whose_holder_is_gone() {
     assert_eq!((refused(reply), told), ((20, None), vec![1]));
     assert_eq!(stands(&node, 102), Some((reserved(1, 122), 500)));
     assert!(!newcomer(&mut node, "c", 123));
-    // Also one that does not wait.
+    // A client that does not wait is refused, too.
     assert_eq!(refused(ask(&mut node, ACQUIRE, "c", 123)), (20, None));
     assert_eq!(stands(&node, 123), Some((reserved(2, 143), 500)));
-    // Nobody is left: what is given then is quiet again.
+    // No waiter is left: the next vote is quiet again.
     assert!(!newcomer(&mut node, "c", 144));
     assert!(granted(&ask(&mut node, ACQUIRE, "c", 144)));
     assert_eq!(stands(&node, 144), Some((quiet("c"), 100)));
@@ -141,7 +141,7 @@ fn a_waiter_that_was_called_keeps_the_lock_crowded() {
     assert_eq!(stands(&node, 10), Some((reserved(1, 30), 500)));
     assert!(granted(&ask_for(&mut node, 1, JOIN, "b", 11).0));
     assert_eq!(stands(&node, 11), Some((held("b", 111), 500)));
-    // Whose turn it is when it asks, too: the reservation was not used.
+    // A waiter that asks when it is next ends the reservation, too: the reservation was not used.
     ask(&mut node, Op::Release, "b", 12);
     ask_for(&mut node, 3, JOIN, "c", 13);
     let (reply, told) = ask_for(&mut node, 3, JOIN, "c", 33);
@@ -169,7 +169,7 @@ fn a_renewal_lengthens_the_end_within_and_the_key() {
         ask(&mut node, extend, "a", 91);
         assert_eq!(stands(&node, 91), Some((held("a", until), left)));
     }
-    // Over is over, though its value stands there.
+    // A hold that is over stays over, though its value stands there.
     assert_eq!(ask(&mut node, extend(Repair::No), "a", 692), Reply::NotMine);
 }
 
@@ -198,7 +198,7 @@ fn a_vote_that_is_stored_anew_stays_crowded_and_ends_a_reservation() {
         let reply = ask_for(&mut node, 1, ACQUIRE, "d", gone_at + 1).0;
         assert_eq!(refused(reply), (100, None));
     }
-    // Of another it is not.
+    // The value of another lease is not lengthened.
     let mut node = with_queue(1);
     assert_eq!(ask(&mut node, extend(Repair::Yes), "b", 1), Reply::NotMine);
     assert_eq!(stands(&node, 1), Some((held("a", 101), 499)));
@@ -209,11 +209,11 @@ fn a_hold_that_is_over_is_given_back_all_the_same() {
     let mut node = with_queue(2);
     let (reply, told) = ask_for(&mut node, 9, Op::Release, "a", 102);
     assert_eq!((reply, told), (Reply::Released { held: true }, vec![1]));
-    // Nobody's: whoever leaves serves the line, too.
+    // A release without a value: a waiter that leaves serves the queue, too.
     let mut node = with_queue(2);
     let (reply, told) = ask_for(&mut node, 1, Op::Release, "", 102);
     assert_eq!((reply, told), (Reply::Released { held: false }, vec![2]));
-    // A reservation of another's is let alone.
+    // The release does not touch another waiter's reservation.
     let reserved = stands(&node, 103);
     let (reply, told) = ask_for(&mut node, 1, Op::Release, "a", 103);
     assert_eq!((reply, told), (Reply::Released { held: false }, vec![]));
@@ -237,7 +237,7 @@ fn without_a_vote_to_give_the_line_is_kept_closed() {
         };
         assert_eq!(release("a", 9), Some((FOR_NOBODY, 500)));
         assert_eq!(release("", 9), Some((FOR_NOBODY, 500)));
-        // Nobody waits any more.
+        // No waiter is queued any more.
         assert_eq!(release("", 1), None);
     }
 }

@@ -23,7 +23,7 @@ fn fences_grow_and_are_clamped() {
     ask(&mut node, Op::Release, "a", 1);
     assert_eq!(ask(&mut node, counting(5), "b", 2), vote(fence + 1));
     ask(&mut node, Op::Release, "b", 2);
-    // Nothing proposed: nothing is counted, for a new vote and for its own.
+    // Without a candidate the node counts nothing, for a new vote and for its own.
     for _ in 0..2 {
         assert_eq!(ask(&mut node, ACQUIRE, "d", 2), vote(fence + 1));
     }
@@ -50,13 +50,13 @@ fn what_is_written_back_is_beyond_all_that_is_stored() {
     let reply = ask(&mut node, confirm(fence + 1, 1), "b", 2);
     assert_eq!(reply, Reply::Confirmed);
     assert_eq!(stands(&node, 2), Some((quiet("b"), 100)));
-    // Of a block all fences are.
+    // Each fence of a block counts as taken.
     let stored = Reply::Greater { fence: fence + 1 };
     assert_eq!(ask(&mut node, confirm(fence + 17, 17), "b", 3), stored);
     let reply = ask(&mut node, confirm(fence + 18, 17), "b", 3);
     assert_eq!(reply, Reply::Confirmed);
     assert_eq!(node.fence(b"f", at(3)), Some(fence + 18));
-    // Nothing is stored: it may be any.
+    // Nothing is stored, so the fence may be any.
     let mut node = MemoryNode::default();
     ask(&mut node, counting(0), "b", 1);
     assert_eq!(ask(&mut node, confirm(3, 17), "b", 3), Reply::Confirmed);
@@ -122,7 +122,7 @@ fn whose_a_fence_is_stays_known_where_others_ask_in_vain() {
     };
     ask(&mut node, renew, "a", 2);
     assert_eq!(own(&mut node), (fence + 3, fence + 9));
-    // Another's is not taken for it.
+    // The fence of another lease is not taken for this lease's.
     ask(&mut node, Op::Release, "a", 2);
     assert_eq!(ask(&mut node, counting(0), "b", 2), vote(fence + 9));
     assert_eq!(own(&mut node), (0, fence + 9));
@@ -137,7 +137,7 @@ fn a_node_counts_by_no_clock_of_its_own() {
         assert_eq!(ask(&mut node, counting(5), "a", 2), vote(fence));
         ask(&mut node, Op::Release, "a", 2);
     }
-    // It goes on from what it finds only where that is ahead.
+    // The counter goes on from the stored fence only where that is ahead.
     assert_eq!(ask(&mut node, counting(50), "a", 2), vote(50));
 }
 
@@ -177,6 +177,6 @@ fn the_counter_lives_on_after_each_use_by_a_quarter_more_than_is_promised() {
     };
     node.vote(&native, at(5));
     assert!(lives(&node, 5));
-    // It is another once it has ended.
+    // The counter begins anew once it has ended.
     assert_eq!(ask(&mut node, counting(7), "b", 20_000), vote(7));
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Forces it out, banned for this many ms; returns the reply and who was told.
+/// Forces a lease out, banned for this many ms; returns the reply and the number of notified
+/// waiters.
 fn force(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
         leaving: AfterRelease::Forced(Duration::from_millis(long)),
@@ -26,7 +27,7 @@ fn a_forced_vote_is_not_repaired() {
     for repair in [Repair::Yes, IN_QUARANTINE] {
         assert_eq!(ask(&mut node, extend(repair), "a", 60), Reply::Banned);
     }
-    // It is that value alone, and for so long.
+    // The node bans that value alone, and for so long.
     let repaired = Reply::Extended { repaired: true };
     assert_eq!(ask(&mut node, extend(Repair::Yes), "b", 60), repaired);
     assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 60), Reply::NotMine);
@@ -34,7 +35,7 @@ fn a_forced_vote_is_not_repaired() {
     assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 61), repaired);
 }
 
-/// It has been told what stands there.
+/// A forced release names the value that an inspection has shown.
 #[test]
 fn another_librarys_value_is_forced_out_and_not_released() {
     let mut node = MemoryNode::default();
@@ -54,7 +55,7 @@ fn it_is_banned_where_it_has_no_vote_too() {
     let mut node = MemoryNode::default();
     assert_eq!(force(&mut node, "a", 0, 50).0, NOT_HELD);
     assert_eq!(force(&mut node, "b", 0, 20).0, NOT_HELD);
-    // No later force makes it shorter.
+    // A later force makes the ban no shorter.
     assert_eq!(force(&mut node, "a", 10, 5).0, NOT_HELD);
     for name in ["a", "b"] {
         assert_eq!(ask(&mut node, extend(Repair::Yes), name, 20), Reply::Banned);
@@ -73,7 +74,7 @@ fn what_was_under_way_does_not_come_back() {
     force(&mut node, "a", 0, 50);
     assert_eq!(ask(&mut node, ACQUIRE, "a", 10), Reply::NotMine);
     assert_eq!(stands(&node, 10), None);
-    // Nor where another's vote is taken over.
+    // An adoption makes the ban no shorter, either.
     ask(&mut node, ACQUIRE, "b", 11);
     let mut adopts = request(ACQUIRE, "a");
     let old = crate::node::Adopted {
@@ -124,7 +125,7 @@ fn whoever_waits_is_called() {
     assert_eq!(force(&mut node, "a", 10, 50), (HELD, 1));
     let (reply, _) = ask_for(&mut node, 1, JOIN, "b", 11);
     assert!(granted(&reply));
-    // Another's now: it is refused as ever.
+    // The lock is another lease's now, so the node refuses the forced one as ever.
     assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 12), Reply::NotMine);
 }
 

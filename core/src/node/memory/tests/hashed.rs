@@ -29,7 +29,7 @@ const LEFT: Reply = Reply::Released { held: true };
 fn an_owner_enters_as_often_as_he_has_tokens_and_nobody_else() {
     let mut node = MemoryNode::default();
     let first = fence(by(&mut node, "java", acquire(7, false, 1), "a", 0));
-    // Once more, and by another token: the hold is the owner's, and so is its fence.
+    // The owner enters again, and by another token: the hold is the owner's, and so is its fence.
     for token in ["a", "b"] {
         let again = by(&mut node, "java", acquire(9, false, 1), token, 1);
         assert_eq!(fence(again), first);

@@ -28,7 +28,7 @@ fn what_is_kept_stays_whatever_is_released() {
         Reply::Released { held: true }
     );
     assert_eq!(stands(&node, 1), Some((kept("a", 301), 300)));
-    // A second release of the same token, with keep or without, and somebody else's.
+    // A second release of the same token, with keep or without, and a release of another token.
     for release in [("a", true), ("b", false)] {
         let reply = ask(&mut node, Op::Release, release.0, 2);
         assert_eq!(reply, Reply::Released { held: release.1 });
@@ -58,7 +58,7 @@ fn nobody_is_told_before_it_is_over() {
     assert_eq!(stands(&node, 10), Some((kept("a", 310), 500)));
     let (reply, told) = ask_for(&mut node, 2, JOIN, "b", 300);
     assert_eq!((refused(reply), told), ((10, Some(1)), vec![]));
-    // Behind it the line is served by whoever asks.
+    // After the kept time any client that asks serves the queue.
     let (reply, told) = ask_for(&mut node, 2, JOIN, "b", 311);
     assert_eq!((refused(reply), told), ((20, Some(0)), vec![1]));
 }
@@ -66,11 +66,11 @@ fn nobody_is_told_before_it_is_over() {
 #[test]
 fn it_is_kept_where_it_has_no_vote_and_nobody_else_has() {
     let mut node = MemoryNode::default();
-    // It refused its vote, which another had, and that is gone by now.
+    // The node had refused this lease's vote for another's, which is gone by now.
     assert_eq!(keep(&mut node, "a", 1, 300).0, Reply::Kept);
     assert_eq!(stands(&node, 1).map(|(form, _)| form), Some(kept("a", 301)));
     assert_eq!(refused(ask(&mut node, ACQUIRE, "b", 2)).0, 299);
-    // Another has it, or is called for it.
+    // Another lease has the lock, or another waiter is called for it.
     let mut node = MemoryNode::default();
     ask(&mut node, ACQUIRE, "b", 0);
     let another = Reply::Released { held: false };

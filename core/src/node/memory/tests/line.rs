@@ -1,4 +1,4 @@
-//! Who waits, and whose turn it is.
+//! The waiters of a lock, and which of them is next.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn a_release_reserves_for_the_first_in_line_and_tells_it() {
     let mut node = with_queue(2);
     assert_eq!(ask_for(&mut node, 9, Op::Release, "a", 10).1, [1]);
-    // Reserved: not for others, whoever they are, for 20 ms.
+    // The node reserves the lock against all other waiters, for 20 ms.
     assert_eq!(refused(ask(&mut node, ACQUIRE, "c", 11)), (19, None));
     assert_eq!(
         refused(ask_for(&mut node, 2, JOIN, "d", 12).0),
@@ -14,7 +14,7 @@ fn a_release_reserves_for_the_first_in_line_and_tells_it() {
     );
     let (reply, told) = ask_for(&mut node, 1, JOIN, "d", 29);
     assert!(granted(&reply) && told.is_empty());
-    // A vote ends it: the next release tells the next.
+    // A vote ends the reservation: the next release notifies the next waiter.
     assert_eq!(ask_for(&mut node, 9, Op::Release, "d", 29).1, [2]);
 }
 
@@ -22,10 +22,10 @@ fn a_release_reserves_for_the_first_in_line_and_tells_it() {
 fn a_reservation_that_is_not_used_ends_and_whoever_asks_serves_the_line() {
     let mut node = with_queue(3);
     ask(&mut node, Op::Release, "a", 10);
-    // The third asks: it is the second's turn now, who is told.
+    // The third waiter asks: the second is next now, and is notified.
     let (reply, told) = ask_for(&mut node, 3, JOIN, "d", 31);
     assert_eq!((refused(reply), told), ((20, Some(0)), vec![2]));
-    // Its own turn is told to nobody. The first joins at the tail.
+    // A waiter that asks when it is next needs no message. The first joins at the tail.
     assert_eq!(
         refused(ask_for(&mut node, 1, JOIN, "e", 40).0),
         (11, Some(1))

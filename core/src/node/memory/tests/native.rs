@@ -27,7 +27,7 @@ fn a_key_is_made_where_none_is_and_ends_when_it_is_told_to() {
     }
     assert_eq!(node.vote(&native("b", 0, 900), at(151)), voted(true, false));
     assert_eq!(stands(&node, 151), Some((quiet("b"), 749)));
-    // Plain: for its ttl.
+    // A plain vote stands for its ttl.
     let mut node = MemoryNode::default();
     assert_eq!(node.vote(&native("a", 5, 0), at(5)), voted(true, false));
     assert_eq!(stands(&node, 5), Some((quiet("a"), 100)));
@@ -49,7 +49,7 @@ fn a_key_whose_end_is_past_is_not_made() {
 fn a_fence_counts_where_it_is_beyond_what_is_stored() {
     let mut node = MemoryNode::default();
     assert_eq!(node.vote(&native("a", 7, 90), at(1)), voted(true, true));
-    // The loser's is counted too, though it has no vote.
+    // The node counts the loser's fence too, though the loser has no vote.
     assert_eq!(node.vote(&native("b", 9, 90), at(1)), voted(false, true));
     assert_eq!(node.fence(b"f", at(1)), Some(9));
     assert!(node.delete(&native("a", 0, 0), at(2)));
@@ -58,7 +58,7 @@ fn a_fence_counts_where_it_is_beyond_what_is_stored() {
         assert_eq!(vote, voted(less == 8, false));
         assert_eq!(node.fence(b"f", at(2)), Some(9));
     }
-    // Nothing proposed: nothing counted.
+    // Without a candidate the node counts nothing.
     let mut node = MemoryNode::default();
     assert_eq!(node.vote(&native("a", 0, 90), at(1)), voted(true, false));
     assert_eq!(node.fence(b"f", at(1)), None);

@@ -4,7 +4,7 @@ use super::*;
 
 const SHARE: Op = acquire(0, false, 1);
 
-/// Asks for one that shares; returns the reply and who was told.
+/// Asks for a waiter that shares; returns the reply and the notified waiters.
 fn share(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (Reply, Vec<u64>) {
     let mut request = Request {
         waiter: (number > 0).then(|| waiter(number)),
@@ -47,7 +47,7 @@ fn readers_keep_out_who_wants_it_alone_and_are_kept_out() {
         "{reply:?}"
     );
     assert_eq!(refused(reply).0, 99);
-    // One renews; the others end.
+    // One reader renews; the others end.
     share(&mut node, 0, extend(Repair::No), "b", 50);
     assert_eq!(refused(ask(&mut node, ACQUIRE, "d", 101)).0, 49);
     assert!(granted(&ask(&mut node, ACQUIRE, "d", 151)));
@@ -69,7 +69,7 @@ fn readers_have_a_fence_beyond_all_that_was_counted_for_one_alone() {
     ask(&mut node, Op::Release, "a", 1);
     let low = fence(share(&mut node, 0, acquire(START - 9, false, 1), "b", 1).0);
     assert_eq!(low, alone + 1);
-    // One number for two, and one below the largest that readers have.
+    // The node gives one number to two readers, and takes one below the largest that readers have.
     for candidate in [START + 50, START + 50, START + 20] {
         let name = format!("{}", candidate % 7);
         let reply = share(&mut node, 0, acquire(candidate, false, 1), &name, 2).0;
@@ -120,13 +120,14 @@ fn all_up_to_the_first_who_wants_it_alone_are_called_at_once() {
     };
     assert_eq!(release(&mut node, "a", 1), [1, 2]);
     assert!(granted(&share(&mut node, 1, JOIN, "b", 2).0));
-    // Whoever shares may come meanwhile; who wants it alone may not.
+    // Readers may enter meanwhile; a waiter that wants the lock for itself may not.
     assert!(granted(&share(&mut node, 0, SHARE, "e", 2).0));
     assert_eq!(refused(ask_for(&mut node, 3, JOIN, "c", 2).0).1, Some(1));
     assert!(granted(&share(&mut node, 2, JOIN, "f", 3).0));
     assert!(release(&mut node, "e", 4).is_empty());
     assert!(release(&mut node, "b", 4).is_empty());
-    // With the last of them, although others might be called yet.
+    // The waiter is notified when the last reader goes, although other readers might still be
+    // called.
     assert_eq!(release(&mut node, "f", 4), [3]);
     assert!(granted(&ask_for(&mut node, 3, JOIN, "c", 5).0));
     assert_eq!(refused(share(&mut node, 5, JOIN, "d", 5).0).1, Some(0));
@@ -140,8 +141,8 @@ fn who_waits_alone_behind_readers_that_came_is_called_when_the_last_goes() {
     let (_, told) = node.execute(&request(Op::Release, "a"), None, at(1));
     assert_eq!(told.len(), 1);
     assert!(granted(&share(&mut node, 1, JOIN, "b", 2).0));
-    // The queue is empty, and its first ticket is that which was called: within the
-    // reservation it is not taken for it.
+    // The queue is empty, so the waiter gets the ticket of the called reader: within the
+    // reservation the node does not mistake it for that reader.
     assert_eq!(refused(ask_for(&mut node, 2, JOIN, "c", 3).0).1, Some(0));
     let (_, told) = node.execute(&request(Op::Release, "b"), None, at(4));
     let told: Vec<u64> = told.into_iter().map(|(_, hint)| hint.number).collect();
@@ -169,7 +170,7 @@ fn a_vote_is_shared_from_then_on_and_calls_who_waits_to_share_it() {
         if crowded {
             share(&mut node, 1, JOIN, "d", 0);
         }
-        // What it was counted until stands, and what is asked for is less.
+        // The end that the vote was counted until stands, although the request asks for less.
         let short = Op::Extend {
             ttl: Duration::from_millis(30),
             repair: Repair::No,
@@ -230,7 +231,7 @@ fn a_reader_that_its_home_has_let_in_passes_a_reservation_and_nothing_else() {
         ask_for(&mut node, 1, reserve, "", 1);
         assert_eq!(refused(share(&mut node, 0, SHARE, "b", 2).0).0, 49);
         assert!(granted(&share(&mut node, 0, let_in(true), "b", 2).0));
-        // It stands, for all others and for whom it is.
+        // The reservation stands, for other readers and for its waiter.
         assert_eq!(refused(share(&mut node, 0, SHARE, "c", 3).0).0, 48);
         let readers = refused(ask_for(&mut node, 1, ACQUIRE, "d", 3).0).0;
         assert_eq!(readers, 99);
@@ -239,7 +240,7 @@ fn a_reader_that_its_home_has_let_in_passes_a_reservation_and_nothing_else() {
         assert!(granted(&ask_for(&mut node, 1, ACQUIRE, "d", 5).0));
         refused(share(&mut node, 0, let_in(false), "e", 6).0);
     }
-    // Where another takes this node for its home it is the line that counts.
+    // Where another client takes this node for its home the queue counts.
     let mut node = listening(2);
     share(&mut node, 0, SHARE, "a", 0);
     assert_eq!(refused(ask_for(&mut node, 2, JOIN, "d", 0).0).1, Some(0));
@@ -255,7 +256,7 @@ fn those_who_share_it_longest_are_told() {
     for number in 0..20 {
         share(&mut node, 0, SHARE, &name(number), number);
     }
-    // One of them has ended by then.
+    // One of the readers has ended by then.
     let Reply::Seen(seen) = ask(&mut node, Op::Inspect, "", 101) else {
         panic!("it is looked at");
     };
@@ -274,7 +275,7 @@ fn a_slow_writer_is_not_taken_for_stopped() {
         let_in: false,
         block: 1,
     };
-    // As clients have it whose nodes may take 5 s to answer, and others.
+    // The waits are those of clients whose nodes may take 5 s to answer, and of others.
     let asks = |number, name: &str, mode, (reservation, place)| {
         let mut request = Request {
             waiter: Some(waiter(number)),
@@ -326,11 +327,11 @@ fn a_writer_that_has_stopped_keeps_readers_out_for_three_seconds() {
     let writer = patient(long, 2, "b", Mode::Exclusive);
     assert!(!granted(&ask(&writer, 0)));
     assert!(!granted(&ask(&patient(long, 1, "c", Mode::Shared), 2_999)));
-    // It has asked again.
+    // The writer has asked again.
     assert!(!granted(&ask(&writer, 2_999)));
     assert!(!granted(&ask(&patient(long, 1, "c", Mode::Shared), 5_998)));
     assert!(granted(&ask(&patient(long, 1, "c", Mode::Shared), 5_999)));
-    // It is queued anew when it goes on, and another that waits behind it is not passed.
+    // The writer is queued anew when it goes on, and does not pass another waiter behind it.
     assert!(!granted(&ask(&writer, 6_000)));
     assert!(!granted(&ask(
         &patient(long, 3, "e", Mode::Exclusive),

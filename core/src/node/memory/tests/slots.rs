@@ -1,4 +1,4 @@
-//! Slots of a semaphore: which one is chosen, and who is called for it.
+//! Slots of a semaphore: which slot the node chooses, and which waiter it notifies.
 
 use super::*;
 use crate::node::Hint;
@@ -25,7 +25,7 @@ fn asked(node: &mut MemoryNode, request: &Request, ms: u64) -> (Reply, Vec<Hint>
     (answer.unwrap(), told)
 }
 
-/// Asks for any slot, or goes; nobody is 0.
+/// Asks for any slot, or leaves; waiter 0 is none.
 fn choose(node: &mut MemoryNode, number: u64, op: Op, ms: u64) -> (Reply, Vec<Hint>) {
     let request = Request {
         waiter: (number > 0).then(|| waiter(number)),
@@ -78,12 +78,12 @@ fn with_waiters(waiters: u64) -> MemoryNode {
 fn each_slot_is_one_holders() {
     let mut node = MemoryNode::default();
     assert_eq!(choose(&mut node, 0, LOOK, 0), chosen(0));
-    // Whoever looks and waits for nothing reserves nothing.
+    // A client that looks and does not wait reserves nothing.
     assert_eq!(choose(&mut node, 0, LOOK, 0), chosen(0));
     assert!(granted(&of(&mut node, 0, 0, ACQUIRE, "a", 0).0));
     assert_eq!(choose(&mut node, 0, LOOK, 1), chosen(1));
     assert!(granted(&of(&mut node, 1, 0, ACQUIRE, "b", 1).0));
-    // Until the first of them ends.
+    // The refusal lasts until the first vote ends.
     assert_eq!(refused(choose(&mut node, 0, LOOK, 2).0), (98, None));
     let other = of(&mut node, 0, 0, ACQUIRE, "c", 2).0;
     assert!(matches!(other, Reply::Refused { .. }), "{other:?}");
@@ -95,14 +95,14 @@ fn each_slot_is_one_holders() {
 #[test]
 fn who_is_first_is_called_for_the_slot_that_is_free() {
     let mut node = with_waiters(2);
-    // What they wait for is crowded, all of it: no plain command takes it.
+    // All slots that the waiters wait for are crowded: no plain command takes one.
     for slot in 0..SLOTS {
         let key = any_slot().of_slot(slot).lock;
         let form = node.form(&key, at(1)).unwrap().0;
         assert!(matches!(form, StoredValue::Contended { .. }), "{form:?}");
     }
     assert_eq!(of(&mut node, 1, 0, Op::Release, "b", 1).1, hint(1, 1));
-    // It is for that one alone, whoever asks.
+    // The slot is reserved for that waiter alone.
     assert_eq!(refused(choose(&mut node, 3, WAIT, 2).0).1, Some(1));
     let other = of(&mut node, 1, 2, ACQUIRE, "c", 2).0;
     assert!(matches!(other, Reply::Refused { .. }), "{other:?}");
@@ -119,7 +119,7 @@ fn who_goes_leaves_its_slot_to_the_next() {
     assert_eq!(gone, (Reply::Released { held: false }, hint(2, 1)));
     let gone = choose(&mut node, 2, Op::Release, 3);
     assert_eq!(gone, (Reply::Released { held: false }, Vec::new()));
-    // Nobody is left, and the slot is as it was before anybody waited.
+    // No waiter is left, and the slot is as it was before any waited.
     assert!(node.form(&any_slot().of_slot(1).lock, at(4)).is_none());
     let line = node.lines.get(any_slot().aux.queue());
     assert!(line.is_none_or(|line| !line.lives(at(4))));
@@ -129,7 +129,7 @@ fn who_goes_leaves_its_slot_to_the_next() {
 #[test]
 fn who_comes_serves_those_who_wait_first() {
     let mut node = with_waiters(1);
-    // Both votes have ended, and nobody was told.
+    // Both votes have ended, and no waiter was notified.
     assert_eq!(
         choose(&mut node, 2, WAIT, 150),
         (Reply::Chosen { slot: 1 }, hint(1, 0))

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::node::redis::dial::{DialError, Stream, unreachable};
 
-/// A name of two addresses, with a server at each that says so of itself; `None`: nobody
+/// A name of two addresses, with a server at each that reports this of itself; `None`: no server
 /// listens there.
 struct Name([Option<[&'static str; 2]>; 2], Mutex<Vec<Far>>);
 
@@ -55,7 +55,7 @@ impl Dial for Name {
     }
 }
 
-/// What a request is told while a connection to such a name is made.
+/// The faults of a request while a connection to such a name is made.
 async fn told(servers: [Option<[&'static str; 2]>; 2]) -> Vec<FaultKind> {
     let at = Endpoint::Tcp {
         host: "n".into(),
@@ -85,7 +85,7 @@ async fn told(servers: [Option<[&'static str; 2]>; 2]) -> Vec<FaultKind> {
 async fn a_name_of_two_servers_is_no_node() {
     let (one, other) = (Some(["a1", "master"]), Some(["b2", "master"]));
     assert_eq!(told([one, other]).await, [FaultKind::Misconfigured]);
-    // IPv4 and IPv6 of one server, a replica, an address at which nobody listens.
+    // The other address leads to the same server over IPv6, to a replica, or to no listener.
     for same in [one, Some(["b2", "slave"]), None] {
         assert_eq!(told([one, same]).await, [], "{same:?}");
     }

@@ -9,18 +9,19 @@ async fn a_release_has_one_copy_over_the_connection_in_doubt() {
     link.patience_ends();
     assert_eq!(*lock(&link.heard.0), [FaultKind::Timeout]);
     assert_eq!(link.written(), [1, 0]);
-    // Behind what it undoes at once, and over the next one when that is there.
+    // The release goes out at once behind the request that it undoes, and over the next connection
+    // when that stands.
     link.asks(Op::Release);
     assert_eq!(link.written(), [2, 0]);
     link.connects();
     assert_eq!(link.written(), [2, 1]);
-    // One that was written to the connection before needs no copy over that either;
-    // over the one before that, the copy is gone with it.
+    // A release that was written to the connection before needs no copy over that either; a copy
+    // over the connection before that is gone with it.
     link.patience_ends();
     assert_eq!(link.written(), [1, 0]);
     link.connects();
     assert_eq!(link.written(), [1, 1]);
-    // While both stand, a release goes out over each of them, once.
+    // While both connections stand, a release goes out over each of them, once.
     link.asks(Op::Release);
     assert_eq!(link.written(), [2, 2]);
 }
@@ -35,12 +36,12 @@ async fn a_release_that_was_set_aside_goes_out_over_a_connection_in_doubt_from_t
     link.patience_ends();
     link.asks(Op::Release);
     assert_eq!(link.written(), [2, 0]);
-    // A reply over the connection in doubt has told of a step: the next one is in doubt as
+    // A reply over the connection in doubt has shown a step: the next connection is in doubt as
     // soon as it stands, and answers.
     link.connection.stepped = true;
     link.connects();
     assert_eq!(link.written(), [1, 0]);
-    // The one behind that has it, too.
+    // The connection after that has the step, too.
     link.connection.stepped = false;
     link.connects();
     assert_eq!(link.written(), [1, 1]);
@@ -51,7 +52,7 @@ async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
     let mut link = Link::connected();
     link.asks(ACQUIRE);
     link.patience_ends();
-    // Nobody owes that node anything.
+    // The task owes that node no release.
     assert!(link.connection.connecting.is_none());
     let mut link = Link::connected();
     link.asks(Op::Release);
@@ -62,12 +63,13 @@ async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
     assert!(link.connection.connecting.is_some());
     link.connects();
     assert_eq!(link.written(), [1, 1]);
-    // Told already, and worth one more if that does not answer either.
+    // The sink has its reply, and the release justifies one more connection if this one does not
+    // answer either.
     link.patience_ends();
     assert_eq!(link.written(), [1, 0]);
     link.pause_ends();
     assert!(link.connection.connecting.is_some());
-    // One that is not to be had is tried again, after a while.
+    // The task tries again, after a while, to make a connection that could not be made.
     let mut link = Link::connected();
     link.asks(Op::Release);
     link.patience_ends();
@@ -89,7 +91,8 @@ async fn thousands_of_releases_cost_no_connection_that_answers() {
     link.patience_ends();
     link.connects();
     assert_eq!(link.written(), [3, 3]);
-    // Nobody waits for them any more. One is answered each time, just before that.
+    // No request awaits the replies any more. The server answers one each time, just before the
+    // doubt.
     for left in [2, 1] {
         let up = link.connection.up.as_mut().expect("a connection");
         assert!(up.take_reply(redis::Value::Int(1), &mut VecDeque::new()));
@@ -107,8 +110,8 @@ async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
     let mut theirs = link.ends.pop().expect("one connection");
     let pipe = link.connection.up.as_mut().expect("a connection");
     assert!(pipe.is_idle());
-    // Nobody reads, and this is more than there is room for. Nobody waits for an answer
-    // either, and yet the connection must not be closed.
+    // The server does not read, and the copies exceed the room. No request awaits an answer either,
+    // and yet the task must not close the connection.
     for _ in 0..20_000 {
         pipe.write_copy(&release, Instant(1));
     }
@@ -131,14 +134,14 @@ async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
 #[tokio::test]
 async fn a_delete_in_doubt_is_followed_by_the_script() {
     let mut link = Link::connected();
-    // The vote, its trailer, and what takes it back, none of it answered. Before that is
-    // deleted a waiter may come, whom the script alone tells.
+    // The server answers neither the vote, nor its trailer, nor the delete. Before the delete is
+    // carried out a waiter may join, which the script alone notifies.
     link.asks_all(&[ACQUIRE], true);
     link.asks_all(&[Op::Release], true);
     assert_eq!(link.written(), [0, 3]);
     link.patience_ends();
     assert_eq!(link.written(), [4, 0]);
-    // What went by script in the first place needs none.
+    // A release that went by script in the first place needs no copy.
     let mut link = Link::connected();
     link.asks(ACQUIRE);
     link.asks(Op::Release);
@@ -160,23 +163,23 @@ async fn what_a_connection_that_was_gone_was_asked_is_asked_of_the_next_once() {
         behind: 0,
     };
     let mut link = Link::connected();
-    // Plain commands are not asked twice: it is a script's turn.
+    // The task repeats plain commands by script.
     link.asks_all(&[ACQUIRE, extend, Op::Inspect], true);
     assert_eq!(link.natives(), [true, true, true]);
     lost(&mut link);
     assert_eq!(*lock(&link.heard.0), []);
     link.connects();
     assert_eq!(link.natives(), [false, false, false]);
-    // The next one is lost, too.
+    // The next connection is lost, too.
     lost(&mut link);
     assert_eq!(*lock(&link.heard.0), [FaultKind::Unreachable; 3]);
-    // What it has brought an answer to since lived until then.
+    // The connection lived until it brought an answer, so later requests are not repeated.
     let mut link = Link::connected();
     link.asks_all(&[extend, ACQUIRE], false);
     link.answered(&[":1\r\n"]);
     lost(&mut link);
     assert_eq!(*lock(&link.heard.0), [FaultKind::Unreachable]);
-    // What may be answered otherwise the second time fails.
+    // A request that might be answered otherwise the second time fails.
     let mut link = Link::connected();
     let confirm = Op::Confirm {
         ttl: Duration::from_secs(1),

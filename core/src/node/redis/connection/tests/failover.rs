@@ -26,8 +26,7 @@ fn at(host: &str) -> Endpoint {
     }
 }
 
-/// What answers at an address: nobody listens; nothing comes; these texts, one for each
-/// connection.
+/// What answers at an address: no listener; a silent one; these texts, one for each connection.
 enum Answers {
     Refused,
     Silence,
@@ -82,7 +81,7 @@ fn link(world: Arc<World>, guard: bool) -> Link {
     let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, guard).failing_over();
     let endpoint = Endpoint::Sentinel(Arc::new(sentinels));
     let mut link = Link::to(endpoint, expected, world, (at("a"), 1));
-    // Which is asked for from time to time, behind what the tests ask.
+    // A client that accepts eviction does not ask for it behind the tests' requests.
     link.accept_eviction = true;
     link.connects();
     link
@@ -120,11 +119,11 @@ async fn a_promoted_server_lengthens_nothing_while_the_one_before_may_vote() {
     link.moves("b", 2);
     assert!(!link.extends());
     assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady]);
-    // What it denies is denied.
+    // A denial of the promoted server counts.
     link.asks(EXTEND);
     link.answered(&[":0\r\n"]);
     assert_eq!(lock(&link.heard.1).last(), Some(&Reply::NotMine));
-    // Until that must have heard that it is none any more, by the slowest clock.
+    // Until then the former master must have heard of its demotion, by the slowest clock.
     let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
     let begun = link.clock.now().0;
     link.clock.0.store(begun + grace - 1_000, Ordering::Relaxed);
@@ -152,13 +151,13 @@ async fn what_it_cannot_take_back_yet_is_no_matter_of_its_quarantine() {
     asks(&mut link);
     assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady]);
     assert_eq!(*lock(&link.heard.1), []);
-    // The same of all that were asked before the one before was over.
+    // The same holds for all requests that were sent before the former master was over.
     let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
     link.clock.0.fetch_add(grace, Ordering::Relaxed);
     asks(&mut link);
     asks(&mut link);
     assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady; 3]);
-    // Where no server was promoted it is.
+    // Where no server was promoted the reply counts.
     let mut link = self::link(World::of([]), true);
     asks(&mut link);
     let left = Duration::from_secs(9);
@@ -171,7 +170,7 @@ async fn back_at_the_one_before_it_counts_again() {
     link.moves("b", 2);
     assert!(!link.extends());
     link.moves("a", 1);
-    // For b may vote now.
+    // The server b may vote now.
     assert!(!link.extends());
     let grace = GRACE.mul_f64(1.02).as_nanos() as u64;
     link.clock.0.fetch_add(grace, Ordering::Relaxed);
@@ -183,7 +182,8 @@ async fn a_master_in_between_that_was_never_met_may_vote_too() {
     let promotions = |text: &str| Info::parse(text).promotions;
     let first = promotions("master_replid:1\nmaster_replid2:0\n");
     let third = promotions("master_replid:3\nmaster_replid2:2\n");
-    // At the address of the first, or at another; wherever the second is.
+    // The third master is at the address of the first, or at another; it does not matter where the
+    // second is.
     for host in ["a", "c"] {
         let mut link = link(World::of([("a", Refused)]), true);
         link.promotions = first;
@@ -193,14 +193,14 @@ async fn a_master_in_between_that_was_never_met_may_vote_too() {
         link.moves(host, 3);
         link.turns().await;
         assert!(!link.extends());
-        // Nor is it forgotten with the next connection.
+        // The next connection does not forget it, either.
         link.moves(host, 3);
         assert!(!link.extends());
         let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
         link.clock.0.fetch_add(grace, Ordering::Relaxed);
         assert!(link.extends());
     }
-    // One that has restarted took nobody's place.
+    // A server that has restarted took the place of no other.
     let mut link = link(World::of([]), true);
     link.promotions = first;
     link.moves("a", 1);
@@ -233,7 +233,7 @@ async fn where_the_one_before_gives_no_votes_leases_go_on() {
         assert_eq!(link.connection.failover.on(of(1)), of(1));
         link.turns().await;
         assert_eq!(link.extends(), over);
-        // It takes back the votes of the one before, and of no other.
+        // The promoted server takes back the votes of its predecessor, and of no other.
         let taken = if over { of(2) } else { of(1) };
         assert_eq!(link.connection.failover.on(of(1)), taken);
         assert_eq!(link.connection.failover.on(of(3)), of(3));
@@ -332,7 +332,7 @@ async fn the_first_sentinel_that_answers_says_where_the_master_is() {
             (found, named) => panic!("{found:?} for {named:?}"),
         }
     }
-    // The one that has answered is asked first the next time; one that has not, last.
+    // The sentinel that has answered is asked first the next time; the sentinel that has not, last.
     let world = World::of([("s1", Refused), ("s2", Say(vec![IS_A, IS_B]))]);
     let link = link(world.clone(), true);
     locate(&link.connection.target).await.unwrap();
@@ -345,7 +345,7 @@ async fn the_first_sentinel_that_answers_says_where_the_master_is() {
 async fn a_sentinel_that_does_not_answer_in_time_is_asked_last_the_next_time() {
     let world = [("s1", Answers::Silence), ("s2", Say(vec![IS_B]))];
     let link = link(World::of(world), true);
-    // The time of the connection is over before that of the sentinel.
+    // The connection's time ends before the sentinel's.
     for named in [None, Some(at("b"))] {
         let mut locating = pin!(locate(&link.connection.target));
         let mut found = None;
@@ -361,7 +361,7 @@ async fn a_sentinel_that_does_not_answer_in_time_is_asked_last_the_next_time() {
     }
 }
 
-/// One that is silent has the time of three answers of a node, and then the next one is asked.
+/// A silent sentinel has the time of three answers of a node, and then the next sentinel is asked.
 #[tokio::test]
 async fn a_sentinel_that_is_silent_is_waited_for_as_long_as_three_answers_take() {
     let world = [("s1", Answers::Silence), ("s2", Say(vec![IS_B]))];

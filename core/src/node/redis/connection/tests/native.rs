@@ -7,7 +7,7 @@ async fn votes_of_one_write_are_told_behind_one_trailer() {
     let mut link = Link::connected();
     link.asks_all(&[ACQUIRE, ACQUIRE, ACQUIRE], true);
     assert_eq!(link.written(), [0, 4]);
-    // What is taken needs no trailer.
+    // A refused acquire needs no trailer.
     link.answered(&[OK, NIL, OK]);
     assert_eq!(*lock(&link.heard.1), [Reply::Taken]);
     link.answered(&[OURS]);
@@ -33,7 +33,8 @@ async fn a_vote_without_its_trailer_is_none() {
 
 #[tokio::test]
 async fn what_plain_commands_do_not_decide_is_asked_by_script() {
-    // In quarantine, over the same connection; at another's, once admitted anew.
+    // The request goes by script: in quarantine over the same connection; at another record once
+    // the node is admitted anew.
     let mut link = Link::connected();
     link.asks_all(&[ACQUIRE], true);
     link.answered(&[OK, QUARANTINED, TIME]);
@@ -44,7 +45,7 @@ async fn what_plain_commands_do_not_decide_is_asked_by_script() {
     assert_eq!(link.written(), [0, 0]);
     link.connects();
     assert_eq!(link.natives(), [false]);
-    // One that finds no vote of ours: somebody may wait there.
+    // A delete that finds no vote of ours is asked again by script: a waiter may be queued there.
     let mut link = Link::connected();
     link.asks_all(&[Op::Release], true);
     link.answered(&[":0\r\n"]);
@@ -65,7 +66,7 @@ async fn the_life_of_a_counter_is_told_until_a_reply_says_that_it_was() {
         let_in: false,
         block: 1,
     };
-    // A script that is unknown, or that refuses, has told nothing;
+    // A script that is unknown, or that refuses, has set no expiry;
     link.asks(counts);
     link.answered(&["-NOSCRIPT x\r\n"]);
     assert_eq!(link.colds(), [true]);
@@ -80,7 +81,7 @@ async fn the_life_of_a_counter_is_told_until_a_reply_says_that_it_was() {
     link.asks_all(&[counts], true);
     assert_eq!(link.colds(), [false]);
     link.answered(&[NIL, ":1\r\n", OURS, TIME]);
-    // It is told again once a quarter of it has gone by.
+    // The expiry is set again once a quarter of the life has gone by.
     link.patience_ends();
     link.asks(counts);
     assert_eq!(link.colds(), [true]);
@@ -111,7 +112,7 @@ async fn a_native_vote_ends_as_if_it_was_written_when_it_was_asked_for() {
     let mut link = Link::connected();
     let mut asked = link.item(ACQUIRE, true);
     asked.request.not_after = 0;
-    // It waits for that long before it is written.
+    // The request waits for that long before it is written.
     link.clock.0.fetch_add(10_000_000, Ordering::Relaxed);
     lock(&link.connection.outbox.state).items.push_back(asked);
     link.connection.take_outbox();
@@ -148,12 +149,12 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
     };
     // Requests wait for less than a microsecond here.
     let since = |time: u64| time.saturating_sub(10)..time + 10;
-    // By its clock already.
+    // The deadline is by this server's clock already.
     assert_eq!(ask(1, 5), 5);
-    // By another's, or by none.
+    // The deadline is by another server's clock, or by none.
     assert!(since(7_000_000).contains(&ask(2, 5)));
     assert!(since(7_000_000).contains(&ask(0, 0)));
-    // As the connection was made it was zero.
+    // The server's clock was zero as the connection was made.
     let mut link = Link::connected();
     link.asks(ACQUIRE);
     let up = link.connection.up.iter();

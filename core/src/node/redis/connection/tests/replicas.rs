@@ -25,7 +25,7 @@ fn link(replicas: u32) -> Link {
 async fn votes_are_told_once_replicas_have_them() {
     let mut link = link(2);
     link.asks_all(&[ACQUIRE, Op::Release, EXTEND], false);
-    // One `WAIT` for all of them.
+    // The task writes one `WAIT` for all of them.
     assert_eq!(link.written(), [0, 4]);
     link.answered(&[ONE]);
     assert!(lock(&link.heard.1).is_empty());
@@ -43,7 +43,7 @@ async fn votes_are_told_once_replicas_have_them() {
     ];
     assert_eq!(lock(&link.heard.1)[1..], votes);
     assert!(lock(&link.heard.0).is_empty());
-    // A write that asks for no vote waits for nobody.
+    // A write without a vote waits for no replica.
     link.asks(Op::Release);
     assert_eq!(link.written(), [0, 1]);
 }
@@ -57,10 +57,10 @@ async fn a_vote_that_too_few_have_is_none() {
         assert!(lock(&link.heard.1).is_empty());
         let none = [FaultKind::NotReady, FaultKind::NotReady];
         assert_eq!(*lock(&link.heard.0), none, "{short:?}");
-        // It may stand, and is to be undone.
+        // The vote may stand, and is to be undone.
         assert_eq!(*lock(&link.heard.2), [true, true], "{short:?}");
     }
-    // What is no vote is told as it is, and at once.
+    // Any other reply passes as it is, and at once.
     let mut link = link(2);
     link.asks(EXTEND);
     link.answered(&[":0\r\n"]);
@@ -105,10 +105,10 @@ async fn a_vote_that_waits_ends_at_its_deadline() {
     link.answered(&[ONE]);
     link.patience_ends();
     assert_eq!(*lock(&link.heard.0), [FaultKind::Timeout]);
-    // In doubt, as after any answer that does not come.
+    // The connection is in doubt, as after any answer that does not come.
     assert_eq!(link.written(), [1, 0]);
     assert!(lock(&link.heard.1).is_empty());
-    // A connection that is lost takes its votes with it.
+    // A lost connection takes its parked votes with it.
     let mut link = super::replicas::link(1);
     link.asks(ACQUIRE);
     link.answered(&[ONE]);

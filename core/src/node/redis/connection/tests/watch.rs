@@ -103,7 +103,7 @@ async fn a_server_that_may_drop_keys_by_now_is_looked_at_anew() {
     assert_eq!(asks_later(&mut link, early), 1);
     link.answered(&[ONE]);
     assert_eq!(asks_later(&mut link, early), 2);
-    // What was asked does not wait for it.
+    // The request does not wait for the question about eviction.
     link.answered(&[ONE]);
     assert_eq!(lock(&link.heard.1).len(), 2);
     link.answered(&[KEEPS]);
@@ -114,7 +114,7 @@ async fn a_server_that_may_drop_keys_by_now_is_looked_at_anew() {
     assert!(link.connection.up.is_none());
     link.asks(ACQUIRE);
     assert!(link.connection.connecting.is_some());
-    // It may not be asked, or it does not matter.
+    // The client may not ask that, or it does not matter.
     link.connects();
     link.answered(&[ONE]);
     assert_eq!(asks_later(&mut link, LOOKED_AT), 2);

@@ -47,7 +47,7 @@ pub struct Adopted {
 pub struct Field {
     /// The name of the field.
     pub name: Arc<[u8]>,
-    /// Others may be the same owner, in other processes and in Java.
+    /// Whether other holders may be the same owner, in other processes and in Java.
     pub shared: bool,
 }
 
@@ -73,7 +73,7 @@ impl Mode {
         !matches!(self, Mode::Shared)
     }
 
-    /// As a waiter stands in a queue: to share, or alone.
+    /// The mode in which a waiter stands in a queue: to share the lock, or to have it for itself.
     pub fn in_line(self) -> Mode {
         if self.is_alone() {
             Mode::Exclusive
@@ -102,8 +102,8 @@ impl Keys {
         self.fence_ttl.map(|ttl| (self.aux.counter(), ttl))
     }
 
-    /// Those of one slot, where these are of a semaphore. Its number stands in the names of
-    /// the lock and the counter; the queue is that of all slots.
+    /// The keys of one slot, where these are of a semaphore. The slot's number stands in the names
+    /// of the lock and the counter; the queue is common to all slots.
     pub fn of_slot(&self, slot: u32) -> Keys {
         let numbered = |key: &[u8], at: usize| {
             let number = slot.to_string();
@@ -174,7 +174,8 @@ impl AuxKeys {
         self.marked(b'x')
     }
 
-    /// Whose votes share the lock. Made when it is asked for, as [the bans](Self::bans).
+    /// The key of the votes that share the lock. Made when it is asked for, as [the
+    /// bans](Self::bans).
     pub fn shared(&self) -> Vec<u8> {
         self.marked(b's')
     }

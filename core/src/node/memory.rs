@@ -61,7 +61,7 @@ pub struct MemoryNode {
     readers: BTreeMap<Arc<[u8]>, Readers>,
     /// The locks in Redisson's layout that are held.
     hashes: BTreeMap<Arc<[u8]>, redisson::Hashed>,
-    /// Whose the counts of those are, by the keys of the tokens.
+    /// The tokens that those locks' counts belong to, by the keys of the tokens.
     tokens: BTreeMap<Arc<[u8]>, redisson::Tokens>,
     /// The waiters that are notified when such a lock is free.
     listening: redisson::Listening,

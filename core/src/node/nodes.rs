@@ -23,12 +23,12 @@ impl Nodes {
         self.0 & 1 << node != 0
     }
 
-    /// Those that are not of `others`.
+    /// The nodes that are not in `others`.
     pub fn without(self, others: Nodes) -> Nodes {
         Nodes(self.0 & !others.0)
     }
 
-    /// Each of them.
+    /// The nodes, one by one.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..u32::BITS as usize).filter(move |node| self.contains(*node))
     }

@@ -31,7 +31,7 @@ pub struct NodeTimes {
     known: Vec<(u64, NodeTime)>,
 }
 
-/// This many servers of one node are remembered.
+/// How many servers of one node are remembered.
 const SERVERS: usize = 4;
 
 impl NodeTimes {

@@ -8,7 +8,7 @@ pub enum QuarantineCause {
     New,
     /// The node's server has restarted.
     Restarted,
-    /// Another server runs in its place.
+    /// Another server runs in the node's place.
     Promoted,
     /// The node's clock has stepped.
     Clock,
@@ -22,7 +22,7 @@ impl QuarantineCause {
         QuarantineCause::Clock,
     ];
 
-    /// As it stands on the node.
+    /// The word for the cause that stands on the node.
     pub fn word(self) -> &'static str {
         match self {
             QuarantineCause::New => "new",

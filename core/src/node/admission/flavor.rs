@@ -38,7 +38,7 @@ impl Flavor {
         }
     }
 
-    /// As reports name it.
+    /// The name in reports.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self {
             Flavor::Redis(_) => Some("redis"),
@@ -106,7 +106,7 @@ impl DeleteByValue {
         }
     }
 
-    /// As reports name it.
+    /// The name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             DeleteByValue::DelIfEq => "delifeq",

@@ -22,7 +22,7 @@ struct RosterEntry {
     node: usize,
     shown: String,
     run: Option<String>,
-    /// From its record, once it is admitted.
+    /// The name from the server's record, once the server is admitted.
     name: Option<String>,
     /// Since when another server sits there, or none.
     left: Option<Instant>,

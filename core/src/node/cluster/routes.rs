@@ -93,7 +93,7 @@ struct ShardLink {
 /// A request that waits.
 struct ParkedRequest {
     item: Box<Item>,
-    /// Until then; for a map, if that is never.
+    /// Until when the request waits; for a map, if that is never.
     until: Instant,
     why: &'static str,
 }
@@ -372,7 +372,7 @@ impl Routes {
         }
     }
 
-    /// Another map is there.
+    /// Takes another map.
     fn take_map(&self, ranges: Vec<Range>) {
         let mut state = lock(&self.state);
         state.mapless = None;

@@ -70,7 +70,7 @@ impl ReservedFor {
 }
 
 impl StoredValue {
-    /// Whose value stands there, whether it still holds the lock or not.
+    /// The value in the text, whether it still holds the lock or not.
     pub fn value(&self) -> Option<&Value> {
         match self {
             StoredValue::Uncontended(value)
@@ -80,7 +80,7 @@ impl StoredValue {
         }
     }
 
-    /// Whose value holds or keeps the lock for itself at `time` of the node, in µs.
+    /// The value that holds or keeps the lock for itself at `time` of the node, in µs.
     pub fn holder(&self, time: u64) -> Option<&Value> {
         match self {
             StoredValue::Uncontended(value) => Some(value),

@@ -16,7 +16,7 @@ pub(super) struct Hashed {
     pub(super) end: Instant,
 }
 
-/// Whose the counts are, as far as they are known.
+/// The tokens that the counts belong to, as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tokens {
     pub(super) tokens: BTreeSet<Value>,

@@ -78,7 +78,7 @@ pub(crate) struct NewConnection {
     pub(crate) about: Server,
     /// How far clock rates may differ.
     pub(crate) drift: f64,
-    /// As it was [asked](How::stepped): the quarantine has begun again.
+    /// Whether the quarantine has begun again, as it was [asked](How::stepped).
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
     pub(crate) subscribed: bool,

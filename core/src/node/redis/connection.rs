@@ -124,7 +124,8 @@ pub(crate) struct Connection {
     /// How many outcomes were handed on in this turn of the runtime, and how many may be.
     told: usize,
     turn: usize,
-    /// No step of it is under way: if it is dropped now, no panic of its own is the cause.
+    /// Whether no step of the task is under way: if the task is dropped now, no panic of its own is
+    /// the cause.
     rests: bool,
 }
 

@@ -166,7 +166,7 @@ pub(crate) fn arriving(nodes: &str) -> Vec<u16> {
     moving(nodes, "-<-")
 }
 
-/// Those that are being moved from it.
+/// Reads the hash slots that are being moved away.
 pub(crate) fn leaving(nodes: &str) -> Vec<u16> {
     moving(nodes, "->-")
 }

@@ -65,7 +65,7 @@ impl Outbox {
         hailing.wake();
     }
 
-    /// No task takes anything out any more.
+    /// Records that no task takes items any more.
     pub(crate) fn end(&self) {
         let items = {
             let mut state = lock(&self.state);

@@ -41,7 +41,7 @@ pub(crate) struct Pushes {
     channel: Arc<[u8]>,
     /// The waiters at locks in Redisson's layout, by channel.
     locks: HashMap<Vec<u8>, u64>,
-    /// There have been some.
+    /// Whether such channels were ever subscribed.
     listened: bool,
     /// Elements of the push that are yet to come, those inside of others
     /// included; `None` between two pushes.
@@ -49,7 +49,7 @@ pub(crate) struct Pushes {
     /// Bytes of an element that are yet to be passed over.
     skip: u64,
     words: Vec<Vec<u8>>,
-    /// There was an element that is no short word.
+    /// Whether the push had an element that is no short word.
     odd: bool,
 }
 

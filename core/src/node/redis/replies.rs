@@ -135,7 +135,7 @@ pub(crate) fn fault(error: &redis::ServerError) -> Fault {
     fault_of(error.code(), error.details()).of_lock(false)
 }
 
-/// Another holds the lock, or it is reserved for another.
+/// Another value holds the lock, or it is reserved for another waiter.
 fn refused(parts: [&Resp; 4], shared: bool) -> Option<Reply> {
     let [
         Resp::Int(left),

@@ -56,9 +56,9 @@ pub(crate) fn clusterless(error: &redis::ServerError) -> bool {
 /// What a server of a cluster answers to a request that it does not serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// Another serves that hash slot, from now on.
+    /// Another server serves that hash slot, from now on.
     Moved { slot: u16, host: String, port: u16 },
-    /// Another has that key: the hash slot is being moved there.
+    /// Another server has that key: the hash slot is being moved there.
     Ask { host: String, port: u16 },
     /// The hash slot is being moved, and its keys are not all in one place.
     TryAgain,

@@ -28,7 +28,7 @@ pub(crate) struct Subscription {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SubscriptionState {
-    /// There has been none, or the node does not permit one.
+    /// No connection has had the subscription, or the node does not permit one.
     Never,
     /// The connection in use has it.
     Stands,

@@ -25,7 +25,8 @@ const WRITES: u32 = 6;
 /// The keys of a node's record.
 pub(super) struct RecordKeys<'a> {
     pub(super) record: &'a [u8],
-    /// Without it there is no quarantine: each part of the node has its own.
+    /// The quarantine's key; without it there is no quarantine here: each part of the node has its
+    /// own.
     pub(super) quarantine: Option<&'a [u8]>,
     /// The record is not being moved with its hash slot: it may be read again, and written.
     pub(super) stays: bool,
@@ -187,7 +188,7 @@ pub(super) async fn write_record(
 
 /// What came of writing a record.
 struct RecordWrite {
-    /// Another stood there.
+    /// Another record stood there.
     other: Option<String>,
     /// What the server has carried out by then.
     counts: Option<String>,

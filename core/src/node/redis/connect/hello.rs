@@ -26,7 +26,7 @@ pub(super) struct Questions<'a> {
     /// What it has carried out, which matters where it has no record: of a server that was not
     /// met yet.
     counts: bool,
-    /// To send pushes.
+    /// Whether the server is asked to send pushes.
     subscribe: bool,
 }
 
@@ -72,9 +72,9 @@ impl<'a> Questions<'a> {
 /// What a server has answered to the first questions: replies as they came, for each user of them
 /// says by itself which command is not permitted, and what the others mean.
 pub(super) struct Hello {
-    /// To the user and the password, where there are some.
+    /// The answer to the user and the password, where there are some.
     pub(super) login: Option<Resp>,
-    /// To the choice of a database, where it is not the first.
+    /// The answer to the choice of a database, where it is not the first.
     pub(super) select: Option<Resp>,
     /// All [`SECTIONS`] of `INFO` in one, or the error in their place.
     info: Resp,

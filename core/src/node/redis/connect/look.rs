@@ -32,13 +32,13 @@ use crate::node::redis::wire::Wire;
 use crate::node::time::NodeTime;
 use crate::node::{Cause, Fault, FaultKind};
 
-/// This many round trips are measured.
+/// How many round trips a look measures.
 const ROUND_TRIPS: usize = 5;
 
 /// Where a look came to its end, and why.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// There is no stream to it, or it does not answer.
+    /// The node has no stream, or does not answer.
     Unreached(Fault),
     /// TLS is not as it should be.
     Tls(Fault),

@@ -54,7 +54,7 @@ pub(crate) struct Location {
 pub(crate) struct ConnectAttempt {
     /// Where the server is that is connected to; nothing while sentinels are asked for it.
     pub(crate) endpoint: Option<Endpoint>,
-    /// There is a stream to it.
+    /// Whether there is a stream to the server.
     pub(crate) reached: bool,
 }
 

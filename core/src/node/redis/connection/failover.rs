@@ -23,7 +23,7 @@ use crate::node::admission::{GRACE, PromotionHistory};
 use crate::node::redis::connect::{Target, is_over, moved};
 use crate::node::{Fault, FaultKind, Op, Repair, Reply, Request};
 
-/// This many servers are remembered that are over.
+/// How many servers that are over the task remembers.
 const REMEMBERED: usize = 8;
 
 type SentinelWait = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -37,9 +37,9 @@ pub(super) struct Failover {
     moved: Option<SentinelWait>,
     /// Whether the sentinels have named another server, and no connection was made since.
     unmet: bool,
-    /// Those before it that may give votes yet.
+    /// The former masters that may give votes yet.
     former: Vec<FormerMaster>,
-    /// The numbers of those before it that do not.
+    /// The numbers of the former masters that give none.
     succeeded: Vec<u64>,
 }
 
@@ -48,17 +48,17 @@ pub(super) struct CurrentMaster {
     pub(super) at: Endpoint,
     /// The server's number.
     pub(super) server: u64,
-    /// Where it stands in the order of masters.
+    /// The server's place in the order of masters.
     pub(super) promotions: PromotionHistory,
 }
 
 struct FormerMaster {
-    /// `None`: it was never met.
+    /// Where the server was; `None`: this client never met it.
     at: Option<Endpoint>,
     server: u64,
-    /// After this it gives none.
+    /// The moment after which the server gives no votes.
     until: Instant,
-    /// Ends when that is known before.
+    /// Ends when the server is known earlier to give no votes.
     over: SentinelWait,
 }
 

@@ -17,14 +17,14 @@ use crate::node::redis::script::{mark, millis};
 use crate::node::redis::server_error::{Redirect, redirect};
 use crate::node::redis::wire::Wire;
 
-/// This many marks are set at once.
+/// How many marks are set at once.
 pub(super) const AT_ONCE: usize = 1024;
 
 /// The hash slots of a server, in order.
 pub(super) struct Slots {
     /// The hash slots that the server serves.
     pub(super) own: Vec<u16>,
-    /// These are being moved to it,
+    /// The hash slots that are being moved to the server.
     pub(super) arriving: Vec<u16>,
     /// and these of its own elsewhere.
     pub(super) leaving: Vec<u16>,

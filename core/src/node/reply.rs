@@ -51,7 +51,7 @@ pub enum Reply {
     /// Acquire, or extend: the node is in quarantine. It gives no new vote, confirms a vote only to
     /// a request that may count it, and is no home.
     Quarantined {
-        /// How long yet.
+        /// How much longer the quarantine lasts.
         left: Duration,
     },
     /// The node's `TIME` is beyond `not_after`: nothing was done.

@@ -40,7 +40,7 @@ pub struct Observation {
 /// What a node has shown last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ShownRecord {
-    /// Nothing, as yet.
+    /// The node has shown nothing so far.
     Unknown,
     /// The node could not be reached, or did not serve, when a connection tried it last.
     Absent,

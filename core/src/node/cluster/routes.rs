@@ -233,7 +233,7 @@ impl RoutesState {
 }
 
 impl Routes {
-    /// Nothing is known yet.
+    /// Makes routes that know nothing of the cluster yet.
     pub(super) fn new(
         target: Target,
         driver: Option<&'static Driver>,

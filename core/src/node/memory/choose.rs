@@ -33,12 +33,16 @@ impl MemoryNode {
         let me = request.waiter.as_ref();
         let slots = u64::from(slots);
         let in_order = (0..slots).map(|i| ((first % slots + i) % slots) as u32);
+        // The candidate of a semaphore is the slot to begin with: clients that began with one slot
+        // would meet there.
         let asked: Vec<Request> = in_order.map(|slot| of_slot(request, slot)).collect();
         let seen: Vec<KeyLookup> = asked.iter().map(|one| self.found(one, None, now)).collect();
         let is_mine = |found: &KeyLookup, one: &Request| {
             let form = found.form.as_ref();
             me.is_some() && form.is_some_and(|form| form.is_for(one, found.time))
         };
+        // A slot that is reserved for this waiter comes first: a repeated request must not take a
+        // second one.
         let mut both = seen.iter().zip(&asked);
         if let Some((_, one)) = both.find(|(found, one)| is_mine(found, one)) {
             return chosen(one);
@@ -49,11 +53,14 @@ impl MemoryNode {
             if !found.free || reserved {
                 continue;
             }
+            // A free slot belongs to the first waiter in the queue, which need not be the one that
+            // asks.
             let turn = self.turn(one, me, None, now, messages);
             if turn == QueueTurn::Anothers {
                 continue;
             }
             if let Some(waiter) = me {
+                // The waiter gives up its place, for it needs one slot alone.
                 self.leave(one, now);
                 let Waits {
                     reservation, place, ..
@@ -68,7 +75,8 @@ impl MemoryNode {
         self.queue_for_slots(request, &asked, now)
     }
 
-    /// None is free. At its home the waiter is queued, and all slots are crowded from then on.
+    /// Refuses the request, for no slot is free. At its home the waiter is queued, and all slots
+    /// are crowded from then on, so that each release notifies a waiter.
     fn queue_for_slots(&mut self, request: &Request, asked: &[Request], now: Instant) -> Reply {
         let waiter = request.waiter.as_ref().filter(|_| joins(request));
         let place = waiter.and_then(|waiter| self.join(request, waiter, now));
@@ -92,7 +100,8 @@ impl MemoryNode {
         }
     }
 
-    /// The waiter goes: what was reserved for it of the slots is for the next.
+    /// Takes the waiter out of the queue: the slots that were reserved for it go to the next
+    /// waiter.
     pub(super) fn give_way(
         &mut self,
         request: &Request,
@@ -109,12 +118,15 @@ impl MemoryNode {
             let Some(form @ StoredValue::Reserved { .. }) = &found.form else {
                 continue;
             };
+            // Another waiter's reservation stands, but an ended one goes on like this waiter's own.
             let anothers = form.reserved(found.time).is_some() && !form.is_for(&one, found.time);
             if anothers {
                 continue;
             }
             let kept = match votes {
                 true => self.turn(&one, None, None, now, messages) == QueueTurn::Anothers,
+                // A node that may not vote reserves nothing; it keeps the slot from plain commands
+                // while waiters are queued.
                 false if self.is_queued(&one, now) => {
                     self.close_out(&one, now);
                     true

@@ -47,6 +47,7 @@ impl MemoryNode {
             if let Some(left) = shut {
                 return Reply::Quarantined { left };
             }
+            // A crowded key stays crowded, or a plain command could pass the queue.
             if found.is_crowded() {
                 self.hold_crowded(request, found.time + micros(ttl), found.end, now);
             } else {
@@ -78,6 +79,8 @@ impl MemoryNode {
         if self.bans.has(request, found.now) {
             return Reply::Banned;
         }
+        // A stored fence that is not below the whole block may be another lease's, so the node does
+        // not confirm this block.
         if let Some(stored) = self.counted(request, found.now) {
             let below = fence.checked_sub(block.into());
             let strict = below.is_none_or(|below| stored > below);

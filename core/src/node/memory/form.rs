@@ -96,7 +96,7 @@ impl StoredValue {
         }
     }
 
-    /// Whether a crowded form stands yet at `time` of the node.
+    /// Whether a crowded form still counts at `time` of the node.
     pub(super) fn stands(&self, time: u64) -> bool {
         match self {
             StoredValue::Uncontended(_) => true,

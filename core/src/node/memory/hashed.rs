@@ -72,6 +72,7 @@ impl MemoryNode {
         (ttl, candidate, block): (Duration, u64, u32),
         now: Instant,
     ) -> Reply {
+        // A text under the key is a lock of the usual layout, which this layout must not overwrite.
         if self.form(&request.keys.lock, now).is_some() {
             return of_another_layout();
         }
@@ -81,11 +82,14 @@ impl MemoryNode {
         if own == Some(false) {
             return self.refuse_hashed(request, now);
         }
+        // The refusal comes before the quarantine: the holder's hold stands, whatever the node has
+        // lost.
         if let Some(left) = quarantine {
             return Reply::Quarantined { left };
         }
         self.hush(request);
         let key = request.keys.aux.queue();
+        // Tokens without a lock are of a hold that has ended or was forced open: none of them counts.
         if own.is_none() {
             self.tokens.remove(key);
         }
@@ -103,9 +107,11 @@ impl MemoryNode {
             count: 0,
             end: Instant::NEVER,
         });
+        // An ended hash stands until it is swept, and a new hold must not inherit its count.
         if tick(now) > lock.end {
             (lock.owner, lock.count) = (field.name.clone(), 0);
         }
+        // A token that is there was counted already: a repeated request enters once.
         lock.count += u32::from(new);
         self.lengthen_hashed(request, ttl, now);
         Reply::Granted {
@@ -114,7 +120,7 @@ impl MemoryNode {
         }
     }
 
-    /// The fence of a hold that has none yet, or that one.
+    /// The hold's fence; a new one where the hold has none.
     fn fence_hashed(
         &mut self,
         request: &Request,
@@ -130,6 +136,7 @@ impl MemoryNode {
             return has.unwrap_or(0);
         }
         let last = self.counted(request, now).unwrap_or(0);
+        // The bound keeps a client with a wrong clock from using up the numbers.
         let latest = MemoryNode::time(now) + 10_000_000;
         let fence = candidate.min(latest).max(last + u64::from(block));
         self.raise_hashed(request, fence);

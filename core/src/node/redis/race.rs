@@ -76,9 +76,9 @@ struct Race<F, C> {
     left: VecDeque<SocketAddr>,
     /// those that are being or were tried,
     tried: Vec<SocketAddr>,
-    /// and those that may answer yet.
+    /// and those that may still answer.
     under_way: Vec<(SocketAddr, Pin<Box<C>>)>,
-    /// Ends when the next is tried beside those.
+    /// Ends when the next address is tried beside those.
     pause: Option<Sleep>,
     failed: Option<io::Error>,
 }
@@ -88,7 +88,7 @@ where
     F: Fn(SocketAddr) -> C,
     C: Future<Output = io::Result<T>>,
 {
-    /// The host has these addresses, and no others any more.
+    /// Takes the host's addresses as they are now: attempts at others are dropped.
     fn leads_to(&mut self, addresses: Vec<SocketAddr>) {
         self.under_way.retain(|(at, _)| addresses.contains(at));
         if self.under_way.is_empty() {
@@ -106,6 +106,7 @@ where
                     Poll::Ready(Ok(won)) => return Poll::Ready(won),
                     Poll::Ready(Err(error)) => {
                         drop(self.under_way.swap_remove(i));
+                        // The next address need not wait for an attempt that has failed.
                         self.pause = None;
                         self.note(error);
                     }

@@ -27,6 +27,8 @@ impl Router for Routes {
                 (item.redirects, item.pauses) = (0, item.pauses + 1)
             }
         }
+        // An extension during a move goes to the one key of its lock, so that a held lease outlives
+        // the move. Not in a quarantine, which that script does not look at.
         let prolongs = !item.prolongs
             && calm
             && matches!(redirect, Redirect::TryAgain)
@@ -40,9 +42,13 @@ impl Router for Routes {
             }
             Redirect::TryAgain | Redirect::Down => None,
         };
+        // A server is taken on only while there is room, for a broken cluster could name servers
+        // without end.
         let to = to.filter(|to| state.has_room(to));
+        // ASK and TRYAGAIN are of a move that is under way, which leaves the map as it is.
         state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
         match (to, redirect) {
+            // Two servers that name each other would keep a request going for ever.
             (Some(_), _) if (item.redirects > REDIRECTS) => {
                 let why = "its servers send the request from one to another";
                 state.wait(item, now + REFRESH, why, &mut after)
@@ -82,6 +88,7 @@ impl Router for Routes {
         let (mut kept, mut after) = (VecDeque::new(), Notifications::default());
         for mut item in items {
             let elsewhere = guard.shard_of(&item).is_some_and(|shard| shard.at != *here);
+            // A request with ASKING is at the right server although the map names another.
             if !elsewhere || item.asking {
                 kept.push_back(item);
                 continue;

@@ -37,7 +37,7 @@ pub(super) struct Failover {
     moved: Option<SentinelWait>,
     /// Whether the sentinels have named another server, and no connection was made since.
     unmet: bool,
-    /// The former masters that may give votes yet.
+    /// The former masters that may still give votes.
     former: Vec<FormerMaster>,
     /// The numbers of the former masters that give none.
     succeeded: Vec<u64>,

@@ -26,6 +26,7 @@ pub(crate) async fn map_of(
     let Endpoint::Cluster(seeds) = &target.address.endpoint else {
         return Err(refused("it is no cluster".into()));
     };
+    // The servers of the last map come before those of the URL, which may be gone by now.
     let new = |seed: &&Endpoint| !known.contains(seed);
     let servers: Vec<&Endpoint> = known.iter().chain(seeds.hosts.iter().filter(new)).collect();
     let most = patience(target);
@@ -45,6 +46,7 @@ pub(crate) async fn map_of(
             }
         }
     }
+    // A view of another cluster counts last, and a refusal before silence, for it says what to do.
     match (down.or(other), refusal, away) {
         (Some(view), ..) if !view.ranges.is_empty() => Ok(view),
         (Some(_), ..) => Err(not_ready("no server of the cluster serves a hash slot")),

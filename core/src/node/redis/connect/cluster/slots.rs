@@ -26,7 +26,7 @@ pub(super) struct Slots {
     pub(super) own: Vec<u16>,
     /// The hash slots that are being moved to the server.
     pub(super) arriving: Vec<u16>,
-    /// and these of its own elsewhere.
+    /// The hash slots of its own that are being moved elsewhere.
     pub(super) leaving: Vec<u16>,
 }
 

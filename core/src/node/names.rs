@@ -33,6 +33,7 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
         )));
     }
     given::check("the lock name", name).map_err(Error::invalid)?;
+    // A raw name inside the namespace could be the key of another lock, or one that goes with it.
     if naming == Naming::Raw {
         let inside = is_inside(namespace, name);
         return if inside {
@@ -46,6 +47,7 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     }
     let tagged = match hash_tag(name) {
         Some(_) => {
+            // Such a name could look like a key that goes with a lock.
             if name[0] == b'#' {
                 return Err(Error::invalid(
                     "the lock name has a hash tag and begins with `#`, which is kept for \
@@ -54,6 +56,7 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
             }
             true
         }
+        // Braces without a tag would put the lock and the keys beside it in different hash slots.
         None if name.iter().any(|b| matches!(b, b'{' | b'}')) => {
             return Err(Error::invalid(format!(
                 "the lock name is {}, and has braces that do not form a hash tag: write `{{tag}}` \

@@ -23,6 +23,7 @@ impl MemoryNode {
             }
             Some(form) if form.holder(time).is_none() => Standing::Free,
             Some(StoredValue::Kept { .. }) => Standing::Kept,
+            // No client of ours stores a value without an end.
             Some(StoredValue::Uncontended(value))
                 if !value.is_ours() || found.end == Instant::FAR =>
             {
@@ -40,6 +41,7 @@ impl MemoryNode {
         let living = votes.filter(|(_, end)| time <= **end);
         let mut readers: Vec<_> = living.map(|(value, end)| (end, value)).collect();
         readers.sort();
+        // The list is cut at its begin: the last end says when the lock is free.
         let last = &readers[readers.len().saturating_sub(SHARERS)..];
         let line = self.lines.get(request.keys.aux.queue());
         let line = line.filter(|line| line.lives(found.now));
@@ -51,6 +53,7 @@ impl MemoryNode {
                 Standing::Free => Some(Duration::ZERO),
                 _ => found.left(),
             },
+            // A fence counts as the value's own only if the counter was marked by the same token.
             own: value
                 .as_ref()
                 .filter(|_| found.last.is_none())

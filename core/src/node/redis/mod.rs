@@ -96,6 +96,7 @@ impl RedisLink {
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {
             Some((FaultKind::Refused, "the client is closed"))
+        // A full queue still takes releases, or held locks would outlive their holders.
         } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
             Some((FaultKind::Refused, TOO_MANY))
         } else if state.rests {
@@ -105,6 +106,8 @@ impl RedisLink {
         };
         if let Some((kind, why)) = refused {
             let answer = (item.sink.take(), item.ticket, Fault::new(kind, why, false));
+            // A refused release is kept for the next task: its requester has its answer, and the
+            // lock must become free all the same.
             if !state.ended && item.is_release() {
                 state.items.push_back(item);
             }

@@ -153,7 +153,7 @@ impl Item {
         matches!(self.request.op, Op::Release)
     }
 
-    /// Has it asked by script, if it was not: plain commands are never sent twice.
+    /// Turns the request into a script's: the link never sends plain commands twice.
     pub(crate) fn by_script(&mut self) {
         if std::mem::take(&mut self.request.native) && !self.is_release() {
             self.void = true;
@@ -161,9 +161,10 @@ impl Item {
         }
     }
 
-    /// Whether it is answered the second time as the first, so that it may be written to the
-    /// next connection, where it is not known what became of it: see docs/reference/protocol.md, "A
-    /// connection that is gone". A lock in Redisson's layout counts how often it is taken.
+    /// Whether a repetition is answered as the first copy, so that the request may be written to
+    /// the next connection although the fate of the first is not known: see
+    /// docs/reference/protocol.md, "A connection that is gone". A lock in Redisson's layout counts
+    /// its entries, so its requests are not repeatable.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self.request.op {
             Op::Acquire { .. } | Op::Extend { .. } => self.request.keys.field.is_none(),
@@ -172,10 +173,11 @@ impl Item {
         }
     }
 
-    /// Tells the requester, once.
+    /// Gives the sink its reply, once.
     pub(crate) fn tell(&mut self, reply: Reply, time: Option<u64>) {
         if let Some(sink) = self.sink.take() {
             let reply = match reply {
+                // The plain commands may have left a vote, so the failure says that they were sent.
                 Reply::Failed(fault) if self.void => Reply::Failed(Fault {
                     sent: true,
                     ..fault
@@ -192,8 +194,8 @@ impl Item {
         }
     }
 
-    /// Whether to write it: a release always, other requests while their
-    /// token lives.
+    /// Whether the request is to be written: a release always, other requests while their token
+    /// lives.
     pub(crate) fn wanted(&self) -> bool {
         self.is_release() || self.sink.as_ref().is_some_and(|sink| sink.wanted())
     }
@@ -203,20 +205,20 @@ impl Item {
         self.written != Instant::NEVER
     }
 
-    /// Has it sent again over another connection, by script where it was written: a release is
-    /// kept until it is acknowledged.
+    /// Prepares a release to be sent again over another connection, by script where it was written:
+    /// the client keeps it until it is acknowledged.
     pub(crate) fn begin_anew(mut self: Box<Item>) -> Box<Item> {
         self.by_script();
         self.on_old = false;
         self
     }
 
-    /// How long its requester waits for an answer.
+    /// How long the requester waits for an answer.
     pub(crate) fn patience(&self) -> Duration {
         self.ticket.sent.until(self.ticket.deadline)
     }
 
-    /// When something has to be done about it at the latest.
+    /// The latest moment at which something has to be done about the request.
     pub(crate) fn due(&self) -> Instant {
         match self.sink {
             Some(_) => self.ticket.deadline,
@@ -226,7 +228,7 @@ impl Item {
 }
 
 impl Drop for Item {
-    /// Whatever becomes of it, its requester is answered.
+    /// Answers the requester, whatever becomes of the item.
     fn drop(&mut self) {
         let sent = self.is_sent();
         self.fail(FaultKind::Unreachable, HAS_ENDED, sent);

@@ -102,6 +102,8 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
     };
     match reply {
         Some(reply) => match time(rest) {
+            // A server whose clock is beyond [`LATEST`] gives no vote; its answer to a release
+            // still counts.
             None if op != Op::Release && told(rest).is_some() => {
                 Outcome::Reply(Reply::Failed(no_time(rest)), None)
             }

@@ -65,6 +65,7 @@ async fn watch(
 ) -> Result<(), Fault> {
     let subscribe = redis::cmd("SUBSCRIBE").arg("+switch-master").take();
     let (mut wire, _) = say(target, sentinels, place, subscribe).await?;
+    // The question goes behind the subscription, so that no failover falls between the two.
     if ask(target, sentinels, place)
         .await?
         .is_some_and(|named| named != *here)
@@ -87,6 +88,7 @@ async fn hear(target: &Target, wire: &mut Wire) -> Result<Resp, Fault> {
     let clock = &target.gate.clock;
     loop {
         let said = match within(clock, QUIET, next(wire)).await {
+            // A silent sentinel may hang, which looks like a master that stays.
             Err(fault) if fault.kind == FaultKind::Timeout => {
                 let ping = async {
                     send(wire, &[redis::cmd("PING")]).await?;
@@ -116,6 +118,7 @@ fn switched_to(message: &Resp, sentinels: &Sentinels) -> Option<Endpoint> {
     let said = text(said);
     let mut words = said.split(' ');
     let (name, host, port) = (words.next()?, words.nth(2)?, words.next()?);
+    // Sentinels publish for all their masters; the message has to name this one.
     (name == sentinels.master).then_some(Endpoint::Tcp {
         host: foreign::host(host)?,
         port: port.parse().ok()?,

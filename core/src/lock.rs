@@ -79,8 +79,8 @@ impl Lock {
     }
 
     // Made from core/options.toml: setters of a lock.
-    /// Whether the lease is one of many that share the lock: readers, which a lease that is not
-    /// shared keeps out, and which keep that out.
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not shared
+    /// keeps out, and which keep that out.
     ///
     /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
     /// is above that of each lease before it that was not shared, and below that of each such lease

@@ -251,7 +251,7 @@ class House(unittest.TestCase):
     def test_an_import_that_is_planted_is_found(self):
         for file, line, found in [
             ("protocol/quorum.rs", "use crate::client::Client;", "protocol::quorum imports client"),
-            ("protocol/hold.rs", "use crate::node::redis::wire::Wire;", "protocol::hold imports node::redis::wire"),
+            ("protocol/claim_cell.rs", "use crate::node::redis::wire::Wire;", "protocol::claim_cell imports node::redis::wire"),
             ("protocol/set.rs", "use crate::{config::Settings, token::Token};", "protocol::set imports config"),
             ("runtime/mod.rs", "use crate::node::memory;", "runtime imports node::memory"),
             ("node/time.rs", "use crate::protocol::quorum::Vote;", "node::time imports protocol::quorum"),

@@ -16,7 +16,7 @@ use crate::event::event;
 use crate::node::Mode;
 use crate::node::names::{Naming, is_same};
 use crate::protocol::acquire::local_queue::PassOutcome;
-use crate::protocol::hold::{Extended, Hold, Release, Watch};
+use crate::protocol::claim_cell::{ClaimCell, Extended, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
 use crate::runtime::threads::Mask;
@@ -104,7 +104,7 @@ impl Lease {
 
     /// What the lease stands on, as long as this handle has a share in it: a hold
     /// may go on after that, for another handle or for the next in the line.
-    fn kept(&self) -> Option<&Arc<Hold>> {
+    fn kept(&self) -> Option<&Arc<ClaimCell>> {
         let held = &self.share.held;
         let released = self.share.is_released();
         let ours = !released && self.client.is_here();
@@ -335,7 +335,7 @@ impl Lease {
 #[doc(hidden)]
 impl Lease {
     /// What the lease stands on, whether this handle has a share in it or not.
-    pub fn hold(&self) -> &Arc<Hold> {
+    pub fn hold(&self) -> &Arc<ClaimCell> {
         &self.share.held.hold
     }
 
@@ -373,7 +373,7 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
 }
 
 /// Says of a lease that was held why its release is not done.
-fn warn_of(client: &Inner, hold: &Hold, release: &Release) {
+fn warn_of(client: &Inner, hold: &ClaimCell, release: &Release) {
     let lock = client.set.lock_of(&hold.keys().lock);
     if let Some(why) = release.refused() {
         (client.set.warn)(event!(

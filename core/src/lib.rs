@@ -156,8 +156,8 @@ pub mod sim {
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};
     pub use crate::protocol::asked::Asked;
     pub use crate::protocol::claim::Terms;
+    pub use crate::protocol::claim_cell::{ClaimCell, Extended, Watch};
     pub use crate::protocol::counters::Counters;
-    pub use crate::protocol::hold::{Extended, Hold, Watch};
     pub use crate::protocol::loss::LossReason;
     pub use crate::protocol::renewal::Watchdog;
     pub use crate::protocol::set::Set;

@@ -17,8 +17,8 @@ use crate::node::names::{Naming, lock_key, semaphore};
 use crate::node::redis::tls::Tls;
 use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::acquire::local_queue::LocalQueues;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::heartbeat::Heartbeat;
-use crate::protocol::hold::Hold;
 use crate::protocol::loss::LossReason;
 use crate::protocol::order::Order;
 use crate::protocol::quorum::quorum;
@@ -258,7 +258,7 @@ impl Standing for Inner {
         let tagged = key(Naming::Tagged);
         let slots = tagged.as_ref().map(|key| semaphore(namespace, key).0);
         let keys = [tagged, key(Naming::Raw), slots];
-        let is_meant = |hold: &Hold| {
+        let is_meant = |hold: &ClaimCell| {
             let held = &*hold.terms.keys.lock;
             keys.iter().flatten().any(|key| key == held)
         };

@@ -133,7 +133,7 @@ impl Lock {
             max_waiters: self.options.max_waiters,
         };
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
-            Acquired::Hold(hold) => (hold.clone(), client.watchdog.watch(hold)),
+            Acquired::Won(hold) => (hold.clone(), client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
             Acquired::Reentered(share) => return self.reentered(client, share?),
         };

@@ -18,7 +18,7 @@ use crate::protocol::acquire::failed::Waited;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
 use crate::protocol::claim::{Path, Terms};
-use crate::protocol::hold::Hold;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -41,9 +41,9 @@ pub(crate) async fn adopt(
     terms: &Terms,
     name: &[u8],
     deadline: Instant,
-) -> Result<Arc<Hold>, Error> {
+) -> Result<Arc<ClaimCell>, Error> {
     let now = set.clock.now();
-    let mut attempt = Attempt(Some(Hold::new(set, terms, 1, None, None, now)));
+    let mut attempt = Attempt(Some(ClaimCell::new(set, terms, 1, None, None, now)));
     let hold = attempt.0.clone().expect("it is there");
     let all = Nodes::all(set.links.len());
     hold.open(all, Nodes::NONE, Path::Script, now);
@@ -81,7 +81,7 @@ pub(crate) async fn adopt(
 }
 
 /// Waits for more to know; false at that time.
-async fn progress(set: &Set, hold: &Hold, seen: &mut u64, deadline: Instant) -> bool {
+async fn progress(set: &Set, hold: &ClaimCell, seen: &mut u64, deadline: Instant) -> bool {
     let mut timer = set.clock.sleep_until(deadline);
     poll_fn(|cx| match hold.poll_progress(seen, cx) {
         Poll::Ready(()) => Poll::Ready(true),

@@ -11,7 +11,7 @@ use crate::lean::push_exact;
 use crate::mutex::lock;
 use crate::node::{LockId, Mode};
 use crate::owner::{Owner, OwnerId};
-use crate::protocol::hold::Hold;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::renewal::Watched;
 
 /// A lock, and an owner of it.
@@ -25,7 +25,7 @@ pub(crate) struct Owners {
 
 /// A lease as its handles share it.
 pub(crate) struct Held {
-    pub(crate) hold: Arc<Hold>,
+    pub(crate) hold: Arc<ClaimCell>,
     /// Which of the token's leases it is.
     pub(crate) lease: u32,
     pub(crate) fence: u64,
@@ -64,10 +64,10 @@ impl Owners {
     /// first one counts.
     pub(crate) fn enter(
         &self,
-        hold: Arc<Hold>,
+        hold: Arc<ClaimCell>,
         watched: Watched,
         owner: Option<&Owner>,
-    ) -> (Share, Option<(Arc<Hold>, Watched)>) {
+    ) -> (Share, Option<(Arc<ClaimCell>, Watched)>) {
         let place = owner.map(|owner| (hold.terms.keys.id().clone(), owner.id()));
         let held = Arc::new(Held {
             lease: hold.lease(),
@@ -82,7 +82,7 @@ impl Owners {
             return (held.share(true), None);
         };
         let mut table = lock(&self.held);
-        let beside = |hold: &Hold| hold.mode() != Mode::Exclusive;
+        let beside = |hold: &ClaimCell| hold.mode() != Mode::Exclusive;
         let first = table
             .get(&place)
             .filter(|first| beside(&held.hold) && beside(&first.hold) && is_valid(&first.hold));
@@ -189,7 +189,7 @@ impl Owners {
 
 /// Whether the lease is valid now. Looking reports no loss to the user, so it may be done under the
 /// lock of the table.
-fn is_valid(hold: &Hold) -> bool {
+fn is_valid(hold: &ClaimCell) -> bool {
     hold.set.clock.now() < hold.end()
 }
 

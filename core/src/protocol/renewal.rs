@@ -1,7 +1,7 @@
 //! One watchdog for all leases of a client: it renews what is due and tells
 //! what is over.
 //!
-//! The decisions are [`Hold::tend`]'s; here is only the order in which leases
+//! The decisions are [`ClaimCell::tend`]'s; here is only the order in which leases
 //! come up. Renewals that are due together leave in one write per node,
 //! because links gather what is sent in one turn.
 
@@ -13,7 +13,7 @@ use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
-use crate::protocol::hold::Hold;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::set::Set;
 use crate::wakers::Wakers;
 
@@ -34,7 +34,7 @@ struct State {
 
 /// A lease under watch; names its place in the order.
 pub(crate) struct Entry {
-    hold: Arc<Hold>,
+    hold: Arc<ClaimCell>,
     at: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Watchdog {
     }
 
     /// Watches over a lease until it is dead or [forgotten](Watched).
-    pub fn watch(self: &Arc<Self>, hold: Arc<Hold>) -> Watched {
+    pub fn watch(self: &Arc<Self>, hold: Arc<ClaimCell>) -> Watched {
         let entry = Arc::new(Entry {
             hold: hold.clone(),
             at: AtomicU64::new(Instant::FAR.0),
@@ -114,7 +114,7 @@ impl Watchdog {
     }
 
     /// The leases under watch.
-    pub(crate) fn leases(&self) -> Vec<Arc<Hold>> {
+    pub(crate) fn leases(&self) -> Vec<Arc<ClaimCell>> {
         let state = lock(&self.state);
         state.due.values().map(|e| e.hold.clone()).collect()
     }

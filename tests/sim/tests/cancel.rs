@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Asked, Hold, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
+use quorlock::sim::{Acquired, Asked, ClaimCell, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
@@ -113,7 +113,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
     if let Case::Contended = case {
         let set = set(&world, 1);
         world.spawn(1, async move {
-            let hold = Hold::begin(&set, &terms(), 1, None);
+            let hold = ClaimCell::begin(&set, &terms(), 1, None);
             assert!(poll_fn(|cx| hold.poll_verdict(cx)).await.is_ok());
             let until = set.clock.now() + Duration::from_millis(60);
             set.clock.sleep_until(until).await;
@@ -153,7 +153,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
             }
         })
         .await;
-        if let Some(Acquired::Hold(hold)) = hold {
+        if let Some(Acquired::Won(hold)) = hold {
             result.fetch_add(1, Ordering::Relaxed);
             hold.release();
         }

@@ -131,7 +131,7 @@ fn play(how: Play, seed: u64) -> Seen {
                     max_waiters: 100,
                 };
                 let won = acquire(&set, &terms, b"k", wait, || None::<()>).await;
-                let Ok(Acquired::Hold(won)) = won else {
+                let Ok(Acquired::Won(won)) = won else {
                     panic!("nothing fails");
                 };
                 enter(&seen, mode, asked, clock.now());

@@ -26,8 +26,8 @@ use crate::node::{Mode, Nodes};
 use crate::protocol::acquire::inbox::{Inbox, Notice, Registration};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::{IN_A_ROW, Path, Terms, home};
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::counters::count;
-use crate::protocol::hold::Hold;
 use crate::protocol::quorum::{Kind, quorum};
 use crate::protocol::set::Set;
 
@@ -42,7 +42,7 @@ pub(crate) struct AcquireLoop<'a> {
     order: Vec<usize>,
     registration: Registration,
     /// The present token's; taken when it is won.
-    hold: Option<Arc<Hold>>,
+    hold: Option<Arc<ClaimCell>>,
     /// How much of its progress we know.
     seen: u64,
     /// In whose queue our waiter stands, or may.
@@ -83,7 +83,7 @@ enum Stage {
 /// How the loop ended.
 pub(crate) enum LoopEnd<T> {
     /// The lease.
-    Won(Arc<Hold>),
+    Won(Arc<ClaimCell>),
     /// The deadline came first, or nodes are set up so that there is no quorum. What the nodes have
     /// said.
     Failed(NoQuorum),
@@ -192,7 +192,7 @@ impl<'a> AcquireLoop<'a> {
         }
     }
 
-    fn hold(&self) -> &Arc<Hold> {
+    fn hold(&self) -> &Arc<ClaimCell> {
         self.hold.as_ref().expect("taken at the end only")
     }
 
@@ -367,7 +367,7 @@ impl<'a> AcquireLoop<'a> {
 
     fn draw(&mut self, block: u32) {
         let (waiter, now) = (Some(self.registration.waiter()), self.set.clock.now());
-        self.hold = Some(Hold::new(
+        self.hold = Some(ClaimCell::new(
             self.set, self.terms, block, waiter, self.home, now,
         ));
         self.seen = 0;

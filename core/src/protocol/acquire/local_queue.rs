@@ -3,7 +3,7 @@
 //! First come, first served. Only the first in a queue asks the nodes; the rest wait behind, which
 //! costs the network nothing. While a lease that was won in a queue is held, no call asks: the end
 //! of the lease, by release or by loss, calls the next. A lease that is released may go to the next
-//! as it stands (see [`Hold::pass_on`]); a lease that may not is released on the nodes, where other
+//! as it stands (see [`ClaimCell::pass_on`]); a lease that may not is released on the nodes, where other
 //! clients may be queued, before the next here asks. Calls that share the lock ask side by side,
 //! each for a lease of its own, as far as no call is before them that wants the lock alone. So do
 //! calls for a slot of a semaphore, as far as this client may have more slots.
@@ -17,7 +17,7 @@ use crate::hash::HashMap;
 use crate::node::{LockId, Mode};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::{IN_A_ROW, Terms};
-use crate::protocol::hold::Hold;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::renewal::Watched;
 use crate::sync::{Mutex, lock};
 use crate::wakers::Wakers;
@@ -94,7 +94,7 @@ impl LocalWaiter {
 }
 
 /// A lease that was passed on, and its watch.
-pub type Given = (Arc<Hold>, Watched);
+pub type Given = (Arc<ClaimCell>, Watched);
 
 /// A place in a line: a seat, until it is called. Dropped, it is left, and the
 /// next one called.
@@ -239,7 +239,7 @@ impl LocalQueues {
 
     /// Passes a lease that was won in this line, and is given up, to the first
     /// that waits, if it serves for what that asks for.
-    pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> PassOutcome {
+    pub fn pass(&self, hold: &Arc<ClaimCell>, watched: Watched) -> PassOutcome {
         let mut table = lock(&self.0);
         let line = table.get_mut(hold.terms.keys.id());
         let Some(behind) = line
@@ -285,7 +285,7 @@ impl LocalQueues {
     }
 
     /// A lease is shared that was not.
-    pub(crate) fn downgraded(&self, hold: &Hold) {
+    pub(crate) fn downgraded(&self, hold: &ClaimCell) {
         self.change(hold.terms.keys.id(), |line| {
             let held = line.held.take_if(|held| *held == hold.id);
             line.shared.extend(held.map(|held| (held, None)));
@@ -365,7 +365,7 @@ impl LocalPlace {
     }
 
     /// Our attempt has won: those behind wait for the end of the lease.
-    pub(crate) fn won(self, hold: &Hold) {
+    pub(crate) fn won(self, hold: &ClaimCell) {
         let (lines, id, lease) = (Arc::downgrade(&self.lines), self.id.clone(), hold.id);
         hold.on_over(move || {
             if let Some(lines) = lines.upgrade() {

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, shown, within_wait};
 use crate::node::Mode;
 use crate::protocol::claim::Terms;
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::hold::{Hold, look_for_slot};
+use crate::protocol::claim_cell::{ClaimCell, look_for_slot};
 use crate::protocol::quorum::Kind;
 use crate::protocol::renewal::Watched;
 use crate::protocol::set::Set;
@@ -99,7 +99,7 @@ pub async fn acquire<T>(
     match ended {
         LoopEnd::Won(hold) => {
             place.won(&hold);
-            Ok(Acquired::Hold(hold))
+            Ok(Acquired::Won(hold))
         }
         LoopEnd::Reentered(entered) => Ok(Acquired::Reentered(entered)),
         LoopEnd::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
@@ -167,7 +167,7 @@ async fn try_once<T>(
     reenter: &mut impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, NoQuorum> {
     let registration = inbox.register(terms.keys.id());
-    let mut attempt = Attempt(Some(Hold::begin(set, terms, 1, slot)));
+    let mut attempt = Attempt(Some(ClaimCell::begin(set, terms, 1, slot)));
     let mut timer = None;
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
@@ -194,7 +194,7 @@ async fn try_once<T>(
     });
     match ended.await {
         Err(entered) => Ok(Acquired::Reentered(entered)),
-        Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
+        Ok(Ok(())) => Ok(Acquired::Won(attempt.0.take().expect("taken here only"))),
         Ok(Err(lost)) => Err(lost),
     }
 }
@@ -203,9 +203,9 @@ async fn try_once<T>(
 #[derive(Debug)]
 pub enum Acquired<T> {
     /// A lease, won.
-    Hold(Arc<Hold>),
+    Won(Arc<ClaimCell>),
     /// A lease that another of this client has passed on, and its watch.
-    Given(Arc<Hold>, Watched),
+    Given(Arc<ClaimCell>, Watched),
     /// What `reenter` had to offer.
     Reentered(T),
 }
@@ -246,7 +246,7 @@ async fn turn<T>(
 }
 
 /// An attempt under way. Dropped, it is undone.
-pub(super) struct Attempt(pub(super) Option<Arc<Hold>>);
+pub(super) struct Attempt(pub(super) Option<Arc<ClaimCell>>);
 
 impl Drop for Attempt {
     fn drop(&mut self) {

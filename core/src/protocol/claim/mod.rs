@@ -3,7 +3,7 @@
 //! A [`Claim`] begins as an attempt: it asks the nodes for their votes. If a quorum votes for it,
 //! it is a lease; in the end it is dead, and its release is on the way to every node that may know
 //! it. [`step_into`](Claim::step_into) takes one event into account and says what is to be done. A
-//! claim sends nothing, waits for nothing and reads no clock: the [shell](crate::protocol::hold)
+//! claim sends nothing, waits for nothing and reads no clock: the [shell](crate::protocol::claim_cell)
 //! that holds it passes the time with each event, performs the effects, and is the [`Env`] that the
 //! claim asks for what it needs to know of the world.
 //!

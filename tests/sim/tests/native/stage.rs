@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Hold, Inbox, LocalQueues, Set, Terms, Timing, Wait, Waits, Watchdog, acquire,
+    Acquired, Asked, ClaimCell, Inbox, LocalQueues, Set, Terms, Timing, Wait, Waits, Watchdog,
+    acquire,
 };
 use quorlock::{Client, ClientBuilder};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -108,7 +109,7 @@ impl Stage {
                 max_waiters: 1,
             };
             let ended = acquire(&set, &terms, b"k", wait, || None::<()>).await;
-            if let Ok(Acquired::Hold(hold)) = ended {
+            if let Ok(Acquired::Won(hold)) = ended {
                 *result.lock().unwrap() = Some(hold);
             }
         });
@@ -199,10 +200,10 @@ impl Stage {
     }
 }
 
-pub struct Attempt(Arc<Mutex<Option<Arc<Hold>>>>);
+pub struct Attempt(Arc<Mutex<Option<Arc<ClaimCell>>>>);
 
 impl Attempt {
-    pub fn take(&self) -> Option<Arc<Hold>> {
+    pub fn take(&self) -> Option<Arc<ClaimCell>> {
         self.0.lock().unwrap().take()
     }
 }

@@ -331,7 +331,7 @@ fn a_call_is_answered_whatever_is_wrong_with_another_lock() {
             let mut terms = terms(Mode::Exclusive);
             let keys = Arc::make_mut(&mut terms.keys);
             keys.lock = b"lock:{bad}"[..].into();
-            let hold = Hold::begin(&asking.set, &terms, 1, None);
+            let hold = ClaimCell::begin(&asking.set, &terms, 1, None);
             let (_, ticket, sink) = asking.asked().remove(0).expect("it is asked");
             sink.on_reply(ticket, reply, None);
             let out = |key: &[u8]| asking.set.is_out(0, key);

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use super::Hold;
+use super::ClaimCell;
 use crate::node::Nodes;
 use crate::protocol::claim::{Path, Terms, home};
 use crate::protocol::set::Set;
@@ -16,7 +16,7 @@ pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> 
     let home = order
         .into_iter()
         .find(|node| !set.is_out(*node, &terms.keys.lock))?;
-    let looks = SlotProbe(Hold::new(set, terms, 1, None, None, now));
+    let looks = SlotProbe(ClaimCell::new(set, terms, 1, None, None, now));
     looks
         .0
         .open(Nodes::one(home), Nodes::NONE, Path::Script, now);
@@ -26,7 +26,7 @@ pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> 
 }
 
 /// The look at a semaphore. Dropped, it leaves nothing behind.
-struct SlotProbe(Arc<Hold>);
+struct SlotProbe(Arc<ClaimCell>);
 
 impl Drop for SlotProbe {
     fn drop(&mut self) {

@@ -1,7 +1,7 @@
 //! The shell of a claim: it locks the [claim](crate::protocol::claim), has it take a step, and
 //! performs what that returns.
 //!
-//! All that happens to a token goes through [`act`](Hold::act). Effects are performed with the claim
+//! All that happens to a token goes through [`act`](ClaimCell::act). Effects are performed with the claim
 //! unlocked, for a link may answer at once: performing may take the next step. So the effects of two
 //! threads may be performed in either order. Three things keep that right:
 //!
@@ -48,9 +48,9 @@ pub use watch::Watch;
 
 /// One token's life, shared by those that ask, hold and watch. See the
 /// [module documentation](self).
-pub struct Hold {
+pub struct ClaimCell {
     /// Itself, to be the sink of what it sends.
-    me: Weak<Hold>,
+    me: Weak<ClaimCell>,
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
     /// Names the hold to the watchdog.
@@ -128,13 +128,13 @@ impl<'a> From<Event<'a>> for Act<'a> {
     }
 }
 
-impl Hold {
+impl ClaimCell {
     /// Draws a token and asks all nodes for their votes, once: this round decides. `block`: how
     /// many fences are asked for; one, and one for each lease that may follow on the same token.
     /// `slot`: the slot of a semaphore; any without.
-    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<Hold> {
+    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<ClaimCell> {
         let now = set.clock.now();
-        let hold = Hold::new(set, terms, block, None, None, now);
+        let hold = ClaimCell::new(set, terms, block, None, None, now);
         match slot {
             Some(slot) => _ = hold.take_slot(slot),
             None => hold.take_any_slot(),
@@ -145,7 +145,7 @@ impl Hold {
     }
 
     /// Draws a token for `waiter`, whose attempt may take many requests: each answer of a node is
-    /// [progress](Hold::poll_progress), and the attempt lasts until it is given up. `queued`: the
+    /// [progress](ClaimCell::poll_progress), and the attempt lasts until it is given up. `queued`: the
     /// node in whose queue the waiter stands already, or may.
     pub(crate) fn new(
         set: &Arc<Set>,
@@ -154,7 +154,7 @@ impl Hold {
         waiter: Option<Waiter>,
         queued: Option<usize>,
         now: Instant,
-    ) -> Arc<Hold> {
+    ) -> Arc<ClaimCell> {
         let counts = terms.keys.fence_ttl.is_some();
         // The time in the token is what is proposed, so that a reader of the token knows the fence of
         // a lease that was won by plain commands.
@@ -180,7 +180,7 @@ impl Hold {
         let bound = terms.bound.clone();
         let claim = Claim::new(beginning, now, &view::View::of(set, terms, &bound));
         static IDS: AtomicU64 = AtomicU64::new(0);
-        Arc::new_cyclic(|me| Hold {
+        Arc::new_cyclic(|me| ClaimCell {
             me: me.clone(),
             set: set.clone(),
             terms: terms.clone(),
@@ -475,7 +475,7 @@ impl State {
     }
 }
 
-impl Sink for Hold {
+impl Sink for ClaimCell {
     fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         self.take(ticket, &reply, time);
     }
@@ -485,9 +485,9 @@ impl Sink for Hold {
     }
 }
 
-impl std::fmt::Debug for Hold {
+impl std::fmt::Debug for ClaimCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold")
+        f.debug_struct("ClaimCell")
             .field("key", &crate::error::shown(&self.terms.keys.lock))
             .finish_non_exhaustive()
     }

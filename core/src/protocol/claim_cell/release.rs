@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use super::Hold;
+use super::ClaimCell;
 use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Op, Reply, Request, RequestContext, Sink, Value};
@@ -126,7 +126,7 @@ impl Sink for Release {
     }
 }
 
-impl Hold {
+impl ClaimCell {
     /// Sends what the plan says. Returns the nodes' answers to come.
     pub(super) fn send_release(&self, plan: &ReleasePlan, now: Instant) -> Arc<Release> {
         let keeps = plan.keeps;

@@ -9,7 +9,7 @@ use crate::clock::{Clock, Sleep};
 use crate::node::names::{Naming, aux};
 use crate::node::{Fault, Keys, Link, Mode, Repair, Waits};
 use crate::protocol::claim::Path;
-use crate::protocol::hold::Extended;
+use crate::protocol::claim_cell::Extended;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
 
@@ -98,7 +98,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
     let set = Arc::new(set);
     let holds: Vec<_> = [b"lock:{a}", b"lock:{b}", b"lock:{c}"]
         .map(|key| {
-            let hold = Hold::begin(&set, &terms(key), 1, None);
+            let hold = ClaimCell::begin(&set, &terms(key), 1, None);
             let vote = Reply::Granted {
                 fence: 0,
                 lasts: None,
@@ -108,7 +108,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
             hold
         })
         .into();
-    let bounded = |hold: &Hold, now| hold.renewal_of(0, now);
+    let bounded = |hold: &ClaimCell, now| hold.renewal_of(0, now);
     let before = bounded(&holds[1], NOW);
     let taken_back = |(op, not_after, by): (Op, u64, u64), (server, time): (u64, u64)| {
         let repair = Repair::InQuarantine { server };
@@ -146,7 +146,7 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
         let (node, clock) = (Arc::new(Slow::default()), Arc::new(ByHand(NOW.0.into())));
         let links: Vec<Arc<dyn Link>> = vec![node.clone()];
         let set = Set::new(links, clock.clone(), Arc::new(SystemRng), TTL, 0.01, |_| ());
-        let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+        let hold = ClaimCell::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
         let vote = Reply::Granted {
             fence: 0,
             lasts: None,
@@ -182,12 +182,12 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
 }
 
 /// Three nodes that have voted for a lease, and answer when the test has them answer.
-fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<Hold>) {
+fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<ClaimCell>) {
     let nodes: Vec<Arc<Slow>> = (0..3).map(|_| Arc::default()).collect();
     let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
     let (links, rng) = (links.collect(), Arc::new(SystemRng));
     let set = Set::new(links, clock.clone(), rng, TTL, 0.01, |_| ());
-    let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+    let hold = ClaimCell::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
     for node in &nodes {
         let vote = Reply::Granted {
             fence: 0,
@@ -321,7 +321,7 @@ fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with
             inbox: b"inbox"[..].into(),
             number: 1,
         };
-        let hold = Hold::new(&Arc::new(set), &terms, 1, Some(waiter), None, NOW);
+        let hold = ClaimCell::new(&Arc::new(set), &terms, 1, Some(waiter), None, NOW);
         let asked = |node: usize| -> Vec<(Op, bool)> {
             let asked = lock(&nodes[node].0).split_off(0).into_iter();
             asked.map(|one| (one.op, one.waiter.is_some())).collect()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Act, Hold};
+use super::{Act, ClaimCell};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
 use crate::node::{Reply, RequestContext, Sink};
@@ -14,8 +14,8 @@ use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::quorum::{self, Verdict, Vote};
 use crate::wakers::Wakers;
 
-impl Hold {
-    /// Asks all nodes to lengthen this [lease](Hold::lease) of the token to `ttl`, and waits for a
+impl ClaimCell {
+    /// Asks all nodes to lengthen this [lease](ClaimCell::lease) of the token to `ttl`, and waits for a
     /// quorum. A lease that was passed on is lost for this caller.
     ///
     /// What is asked in the last moment of the lease may be too late on the nodes, which do nothing
@@ -94,7 +94,7 @@ pub enum Extended {
 
 /// One extension on request: its own votes, over those of the hold.
 struct Extension {
-    hold: Arc<Hold>,
+    hold: Arc<ClaimCell>,
     state: Mutex<(Vec<Vote>, Wakers)>,
 }
 

@@ -100,7 +100,7 @@ struct Awakened {
 }
 
 /// What comes of an event for its caller.
-struct Outcome {
+struct StepResult {
     /// See [`Effects::done`].
     done: bool,
     /// See [`Effects::look_again`].
@@ -201,7 +201,7 @@ impl ClaimCell {
     }
 
     /// Has the claim take one step, and performs what follows.
-    fn act<'a>(&self, act: impl Into<Act<'a>>, now: Instant) -> Outcome {
+    fn act<'a>(&self, act: impl Into<Act<'a>>, now: Instant) -> StepResult {
         let Act { event, sink, bound } = act.into();
         let mut state = self.state();
         let State {
@@ -228,7 +228,7 @@ impl ClaimCell {
         mut awakened: Option<Awakened>,
         sink: Option<&Arc<dyn Sink>>,
         now: Instant,
-    ) -> Outcome {
+    ) -> StepResult {
         self.count(effects);
         if effects.warnings != Warnings::default() {
             self.warn(effects.warnings);
@@ -271,7 +271,7 @@ impl ClaimCell {
         {
             over();
         }
-        Outcome {
+        StepResult {
             done: effects.done,
             look_again: effects.look_again,
             release,

@@ -93,7 +93,7 @@ struct Listeners {
 
 /// What a step has awakened, to be woken with the claim unlocked.
 #[derive(Default)]
-struct Awakened {
+struct WakeList {
     round: Wakers,
     watchers: Wakers,
     callbacks: Vec<Callback>,
@@ -225,7 +225,7 @@ impl ClaimCell {
     fn perform(
         &self,
         effects: &Effects,
-        mut awakened: Option<Awakened>,
+        mut awakened: Option<WakeList>,
         sink: Option<&Arc<dyn Sink>>,
         now: Instant,
     ) -> StepResult {
@@ -454,8 +454,8 @@ fn add(counts: Counts, counters: &Counters) {
 
 impl State {
     /// Takes out what the effects awaken. `bound`: to which thread a lease is bound that follows.
-    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> Awakened {
-        let mut awakened = Awakened::default();
+    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> WakeList {
+        let mut awakened = WakeList::default();
         if effects.wake.is_some() {
             awakened.round = self.round.take();
         }

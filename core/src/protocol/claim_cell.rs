@@ -178,7 +178,7 @@ impl ClaimCell {
             nodes: set.links.len(),
         };
         let bound = terms.bound.clone();
-        let claim = Claim::new(beginning, now, &view::View::of(set, terms, &bound));
+        let claim = Claim::new(beginning, now, &view::CellEnv::of(set, terms, &bound));
         static IDS: AtomicU64 = AtomicU64::new(0);
         Arc::new_cyclic(|me| ClaimCell {
             me: me.clone(),
@@ -207,7 +207,7 @@ impl ClaimCell {
         let State {
             claim, bound: of, ..
         } = &mut *state;
-        let env = view::View::of(&self.set, &self.terms, of);
+        let env = view::CellEnv::of(&self.set, &self.terms, of);
         let mut effects = Effects::default();
         claim.step_into(event, now, &env, &mut effects);
         self.end.store(claim.end().0, Ordering::Release);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::release::Release;
-use super::view::View;
+use super::view::CellEnv;
 use super::watch::Watch;
 use super::{Act, Callback, ClaimCell, State};
 use crate::clock::Instant;
@@ -391,13 +391,13 @@ impl ClaimCell {
 
 impl ClaimCell {
     /// What the claim says to a question about it.
-    fn ask_claim<T>(&self, question: impl FnOnce(&Claim, &View<'_>) -> T) -> T {
+    fn ask_claim<T>(&self, question: impl FnOnce(&Claim, &CellEnv<'_>) -> T) -> T {
         let state = self.state();
         question(&state.claim, &self.view(&state))
     }
 
-    fn view<'a>(&'a self, state: &'a State) -> View<'a> {
-        View::of(&self.set, &self.terms, &state.bound)
+    fn view<'a>(&'a self, state: &'a State) -> CellEnv<'a> {
+        CellEnv::of(&self.set, &self.terms, &state.bound)
     }
 
     /// The fence that a renewal carries for a node which has lost its counter.

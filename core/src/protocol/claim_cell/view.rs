@@ -10,15 +10,15 @@ use crate::protocol::claim::env::{BoundThread, Env};
 use crate::protocol::set::Set;
 
 /// The world as one claim reads it.
-pub(super) struct View<'a> {
+pub(super) struct CellEnv<'a> {
     set: &'a Set,
     terms: &'a Terms,
     bound: &'a Option<Arc<Bound>>,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn of(set: &'a Set, terms: &'a Terms, bound: &'a Option<Arc<Bound>>) -> View<'a> {
-        View { set, terms, bound }
+impl<'a> CellEnv<'a> {
+    pub(super) fn of(set: &'a Set, terms: &'a Terms, bound: &'a Option<Arc<Bound>>) -> CellEnv<'a> {
+        CellEnv { set, terms, bound }
     }
 
     fn key(&self) -> &[u8] {
@@ -26,7 +26,7 @@ impl<'a> View<'a> {
     }
 }
 
-impl Env for View<'_> {
+impl Env for CellEnv<'_> {
     fn terms(&self) -> &Terms {
         self.terms
     }

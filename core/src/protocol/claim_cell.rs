@@ -33,7 +33,7 @@ use crate::node::{
 };
 use crate::owner::Bound;
 use crate::protocol::claim::effects::{Ask, Counts, Effects, Over, Wake, Warnings};
-use crate::protocol::claim::{Beginning, Claim, Event, Phase, Terms};
+use crate::protocol::claim::{Claim, ClaimInit, Event, Phase, Terms};
 use crate::protocol::counters::{Counters, count};
 use crate::protocol::loss::LossReason;
 use crate::protocol::set::{Outgoing, Set};
@@ -167,7 +167,7 @@ impl ClaimCell {
         // The dot tells our tokens from those of others, which may be of as many digits.
         let value = [token.as_str().as_bytes(), b".", terms.label.as_bytes()].concat();
         let value = Value(value.into());
-        let beginning = Beginning {
+        let beginning = ClaimInit {
             value: value.clone(),
             drawn,
             block,

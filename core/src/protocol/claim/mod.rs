@@ -178,7 +178,7 @@ pub(crate) enum Event<'a> {
 
 /// With what a claim begins.
 #[derive(Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct ClaimInit {
     /// The token, and behind it the label.
     pub(crate) value: Value,
     /// The fence that is the time in the token; 0 for none.
@@ -197,7 +197,7 @@ pub(crate) struct Beginning {
 
 impl Claim {
     /// A claim that has asked no node so far.
-    pub(crate) fn new(beginning: Beginning, now: Instant, env: &impl Env) -> Claim {
+    pub(crate) fn new(beginning: ClaimInit, now: Instant, env: &impl Env) -> Claim {
         let stepped = (0..beginning.nodes).map(|node| env.stepped(node));
         Claim {
             phase: Phase::Asking,

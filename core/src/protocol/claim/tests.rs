@@ -127,7 +127,7 @@ fn world() -> World {
 /// A claim that has asked all nodes at [`NOW`].
 fn asked(world: &World) -> Claim {
     let value = [&b"0123456789"[..]; 4].concat();
-    let beginning = Beginning {
+    let beginning = ClaimInit {
         value: Value([&value[..], b"."].concat().into()),
         drawn: 7,
         block: 1,

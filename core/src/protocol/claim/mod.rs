@@ -51,7 +51,7 @@ pub(crate) struct Claim {
     phase: Phase,
     votes: Votes,
     round: Round,
-    lease: Lease,
+    lease: LeaseState,
     /// What stands for the lease on the nodes, or will by the next renewal: the token, and behind it
     /// the label, if there is one.
     value: Value,
@@ -91,7 +91,7 @@ struct Round {
 
 /// The present lease among those that the token is passed through.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Lease {
+struct LeaseState {
     /// How often the token was passed on.
     passed: u32,
     /// By which metrics tell it from others.
@@ -206,7 +206,7 @@ impl Claim {
                 drawn: beginning.drawn,
                 ..Round::default()
             },
-            lease: Lease {
+            lease: LeaseState {
                 passed: 0,
                 group: env.terms().group,
                 since: now,

@@ -76,10 +76,10 @@ struct State {
     round: Wakers,
     /// Those that wait for the loss of the lease.
     watchers: Watchers,
-    callbacks: Vec<Callback>,
+    callbacks: Vec<LossCallback>,
 }
 
-type Callback = Box<dyn FnOnce(LossReason) + Send>;
+type LossCallback = Box<dyn FnOnce(LossReason) + Send>;
 type OnOver = dyn Fn() + Send + Sync;
 
 /// What is called when the lease changes, with the claim unlocked.
@@ -96,7 +96,7 @@ struct Listeners {
 struct WakeList {
     round: Wakers,
     watchers: Wakers,
-    callbacks: Vec<Callback>,
+    callbacks: Vec<LossCallback>,
 }
 
 /// What comes of an event for its caller.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::release::Release;
 use super::view::CellEnv;
 use super::watch::Watch;
-use super::{Act, Callback, ClaimCell, State};
+use super::{Act, ClaimCell, LossCallback, State};
 use crate::clock::Instant;
 use crate::error::NodeError;
 use crate::lean::push_exact;
@@ -376,7 +376,7 @@ impl ClaimCell {
 
     /// Calls `callback` at the loss of this [lease](ClaimCell::lease) of the token,
     /// or now if it has come.
-    pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
+    pub(crate) fn on_lost(&self, lease: u32, callback: LossCallback) {
         let mut state = self.state();
         match state.claim.loss() {
             _ if (state.claim.lease() != lease) => {}

@@ -63,7 +63,7 @@ pub struct ClaimCell {
     end: AtomicU64,
     /// Its [fence](Claim::fence), likewise.
     fence: AtomicU64,
-    listeners: Listeners,
+    listeners: LeaseHooks,
     state: Mutex<State>,
 }
 
@@ -84,7 +84,7 @@ type OnOver = dyn Fn() + Send + Sync;
 
 /// What is called when the lease changes, with the claim unlocked.
 #[derive(Default)]
-struct Listeners {
+struct LeaseHooks {
     /// The lease is to be looked at by then.
     earlier_look: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
     /// The token is dead that was won.
@@ -189,7 +189,7 @@ impl ClaimCell {
             waiter,
             end: AtomicU64::new(Instant::NEVER.0),
             fence: AtomicU64::new(0),
-            listeners: Listeners::default(),
+            listeners: LeaseHooks::default(),
             state: Mutex::new(State {
                 claim,
                 bound,

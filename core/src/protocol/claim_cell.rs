@@ -80,7 +80,7 @@ struct State {
 }
 
 type LossCallback = Box<dyn FnOnce(LossReason) + Send>;
-type OnOver = dyn Fn() + Send + Sync;
+type OverCallback = dyn Fn() + Send + Sync;
 
 /// What is called when the lease changes, with the claim unlocked.
 #[derive(Default)]
@@ -88,7 +88,7 @@ struct LeaseHooks {
     /// The lease is to be looked at by then.
     earlier_look: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
     /// The token is dead that was won.
-    over: OnceLock<Box<OnOver>>,
+    over: OnceLock<Box<OverCallback>>,
 }
 
 /// What a step has awakened, to be woken with the claim unlocked.

@@ -64,11 +64,11 @@ pub struct ClaimCell {
     /// Its [fence](Claim::fence), likewise.
     fence: AtomicU64,
     listeners: LeaseHooks,
-    state: Mutex<State>,
+    state: Mutex<CellState>,
 }
 
 /// The claim, and the tasks and callbacks that wait for it.
-struct State {
+struct CellState {
     claim: Claim,
     /// The thread that the lease is bound to; none once its end was warned of.
     bound: Option<Arc<Bound>>,
@@ -190,7 +190,7 @@ impl ClaimCell {
             end: AtomicU64::new(Instant::NEVER.0),
             fence: AtomicU64::new(0),
             listeners: LeaseHooks::default(),
-            state: Mutex::new(State {
+            state: Mutex::new(CellState {
                 claim,
                 bound,
                 round: Wakers::default(),
@@ -204,7 +204,7 @@ impl ClaimCell {
     fn act<'a>(&self, act: impl Into<Act<'a>>, now: Instant) -> StepResult {
         let Act { event, sink, bound } = act.into();
         let mut state = self.state();
-        let State {
+        let CellState {
             claim, bound: of, ..
         } = &mut *state;
         let env = view::CellEnv::of(&self.set, &self.terms, of);
@@ -430,7 +430,7 @@ impl ClaimCell {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CellState> {
         lock(&self.state)
     }
 }
@@ -452,7 +452,7 @@ fn add(counts: Counts, counters: &Counters) {
     }
 }
 
-impl State {
+impl CellState {
     /// Takes out what the effects awaken. `bound`: to which thread a lease is bound that follows.
     fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> WakeList {
         let mut awakened = WakeList::default();

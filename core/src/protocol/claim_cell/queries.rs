@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::release::Release;
 use super::view::CellEnv;
 use super::watch::Watch;
-use super::{Act, ClaimCell, LossCallback, State};
+use super::{Act, CellState, ClaimCell, LossCallback};
 use crate::clock::Instant;
 use crate::error::NodeError;
 use crate::lean::push_exact;
@@ -396,7 +396,7 @@ impl ClaimCell {
         question(&state.claim, &self.view(&state))
     }
 
-    fn view<'a>(&'a self, state: &'a State) -> CellEnv<'a> {
+    fn view<'a>(&'a self, state: &'a CellState) -> CellEnv<'a> {
         CellEnv::of(&self.set, &self.terms, &state.bound)
     }
 

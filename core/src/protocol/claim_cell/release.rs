@@ -19,11 +19,11 @@ pub struct Release {
     set: Arc<Set>,
     /// The lock is to stay taken: only a node that has stored so has done it.
     keeps: bool,
-    state: Mutex<Answers>,
+    state: Mutex<ReleaseReplies>,
 }
 
 #[derive(Default)]
-struct Answers {
+struct ReleaseReplies {
     open: usize,
     done: usize,
     not_held: usize,
@@ -38,7 +38,7 @@ impl Release {
         set.counters
             .releases_pending
             .fetch_add(open, Ordering::AcqRel);
-        let state = Mutex::new(Answers {
+        let state = Mutex::new(ReleaseReplies {
             open,
             ..Answers::default()
         });
@@ -80,7 +80,7 @@ impl Release {
     }
 
     /// Whether no answer that is to come changes anything.
-    fn is_decided(&self, state: &Answers) -> bool {
+    fn is_decided(&self, state: &ReleaseReplies) -> bool {
         let all = state.open == 0;
         let done = if self.keeps { state.kept } else { state.done };
         all || done >= quorum::quorum(self.set.links.len())

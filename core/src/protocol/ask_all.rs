@@ -11,7 +11,7 @@ use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;
 
 /// The answers on their way.
-struct Answers {
+struct AskAllReplies {
     set: Arc<Set>,
     state: Mutex<State>,
 }
@@ -21,7 +21,7 @@ struct State {
     wakers: Wakers,
 }
 
-impl Sink for Answers {
+impl Sink for AskAllReplies {
     fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         if let Some(time) = time {
             self.set.observe(ticket, self.set.clock.now(), time);
@@ -59,7 +59,7 @@ pub(crate) fn ask_all(
         said: set.links.iter().map(|_| None).collect(),
         wakers: Wakers::default(),
     };
-    let answers = Arc::new(Answers {
+    let answers = Arc::new(AskAllReplies {
         set: set.clone(),
         state: Mutex::new(state),
     });

@@ -13,10 +13,10 @@ use crate::wakers::Wakers;
 /// The answers on their way.
 struct AskAllReplies {
     set: Arc<Set>,
-    state: Mutex<State>,
+    state: Mutex<AskAllState>,
 }
 
-struct State {
+struct AskAllState {
     said: Vec<Option<Reply>>,
     wakers: Wakers,
 }
@@ -55,7 +55,7 @@ pub(crate) fn ask_all(
 ) -> impl Future<Output = Vec<Reply>> + use<> {
     let now = set.clock.now();
     let deadline = now + node_timeout;
-    let state = State {
+    let state = AskAllState {
         said: set.links.iter().map(|_| None).collect(),
         wakers: Wakers::default(),
     };

@@ -20,10 +20,10 @@ use crate::wakers::Wakers;
 /// See the [module documentation](self).
 pub struct Watchdog {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<WatchdogState>,
 }
 
-struct State {
+struct WatchdogState {
     /// By the moment to look at them.
     due: BTreeMap<(Instant, u64), Arc<Entry>>,
     /// When [`Watchdog::run`] wakes up by itself.
@@ -42,7 +42,7 @@ impl Watchdog {
     /// A watchdog that reads `clock`. It does nothing until it
     /// [runs](Watchdog::run).
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Watchdog> {
-        let state = State {
+        let state = WatchdogState {
             due: BTreeMap::new(),
             armed: Instant::FAR,
             runner: Wakers::default(),

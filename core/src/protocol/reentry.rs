@@ -12,7 +12,7 @@ use crate::mutex::lock;
 use crate::node::{LockId, Mode};
 use crate::owner::{Owner, OwnerId};
 use crate::protocol::claim_cell::ClaimCell;
-use crate::protocol::renewal::Watched;
+use crate::protocol::renewal::WatchHandle;
 
 /// A lock, and an owner of it.
 type Place = (LockId, OwnerId);
@@ -33,7 +33,7 @@ pub(crate) struct Held {
     /// One mark for each handle that has not been released, newest last.
     /// Changed under the lock of [`Owners`] where there is an owner.
     handles: Mutex<Vec<Arc<AtomicBool>>>,
-    watched: Mutex<Option<Watched>>,
+    watched: Mutex<Option<WatchHandle>>,
     /// Whether the user was warned that a call entered it with options of its own.
     pub(crate) overruled: AtomicBool,
 }
@@ -65,9 +65,9 @@ impl Owners {
     pub(crate) fn enter(
         &self,
         hold: Arc<ClaimCell>,
-        watched: Watched,
+        watched: WatchHandle,
         owner: Option<&Owner>,
-    ) -> (Share, Option<(Arc<ClaimCell>, Watched)>) {
+    ) -> (Share, Option<(Arc<ClaimCell>, WatchHandle)>) {
         let place = owner.map(|owner| (hold.terms.keys.id().clone(), owner.id()));
         let held = Arc::new(Held {
             lease: hold.lease(),
@@ -200,7 +200,7 @@ pub(crate) enum Left {
     /// There are others.
     Others,
     /// It was the last one: the lease is to be released.
-    Last(Watched),
+    Last(WatchHandle),
 }
 
 impl Share {

@@ -54,8 +54,8 @@ impl Watchdog {
         })
     }
 
-    /// Watches over a lease until it is dead or [forgotten](Watched).
-    pub fn watch(self: &Arc<Self>, hold: Arc<ClaimCell>) -> Watched {
+    /// Watches over a lease until it is dead or [forgotten](WatchHandle).
+    pub fn watch(self: &Arc<Self>, hold: Arc<ClaimCell>) -> WatchHandle {
         let entry = Arc::new(Entry {
             hold: hold.clone(),
             at: AtomicU64::new(Instant::FAR.0),
@@ -69,7 +69,7 @@ impl Watchdog {
         // A step that was seen between its winning and now.
         hold.stepped();
         self.insert(hold.first_look(), Instant::NEVER, entry.clone());
-        Watched {
+        WatchHandle {
             watchdog: self.clone(),
             entry,
         }
@@ -181,12 +181,12 @@ impl Watchdog {
 }
 
 /// A lease under watch. Dropped, it is watched no more.
-pub struct Watched {
+pub struct WatchHandle {
     watchdog: Arc<Watchdog>,
     entry: Arc<Entry>,
 }
 
-impl Drop for Watched {
+impl Drop for WatchHandle {
     fn drop(&mut self) {
         let mut state = lock(&self.watchdog.state);
         let at = Instant(self.entry.at.load(Ordering::Relaxed));
@@ -200,7 +200,7 @@ impl std::fmt::Debug for Watchdog {
     }
 }
 
-impl std::fmt::Debug for Watched {
+impl std::fmt::Debug for WatchHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Watched")
     }

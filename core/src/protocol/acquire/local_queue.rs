@@ -18,7 +18,7 @@ use crate::node::{LockId, Mode};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::{IN_A_ROW, Terms};
 use crate::protocol::claim_cell::ClaimCell;
-use crate::protocol::renewal::Watched;
+use crate::protocol::renewal::WatchHandle;
 use crate::sync::{Mutex, lock};
 use crate::wakers::Wakers;
 
@@ -94,7 +94,7 @@ impl LocalWaiter {
 }
 
 /// A lease that was passed on, and its watch.
-pub type Given = (Arc<ClaimCell>, Watched);
+pub type Given = (Arc<ClaimCell>, WatchHandle);
 
 /// A place in a line: a seat, until it is called. Dropped, it is left, and the
 /// next one called.
@@ -121,7 +121,7 @@ pub enum PassOutcome {
     /// It was.
     On,
     /// It is still to be released.
-    Not(Watched),
+    Not(WatchHandle),
 }
 
 impl LocalQueue {
@@ -239,7 +239,7 @@ impl LocalQueues {
 
     /// Passes a lease that was won in this line, and is given up, to the first
     /// that waits, if it serves for what that asks for.
-    pub fn pass(&self, hold: &Arc<ClaimCell>, watched: Watched) -> PassOutcome {
+    pub fn pass(&self, hold: &Arc<ClaimCell>, watched: WatchHandle) -> PassOutcome {
         let mut table = lock(&self.0);
         let line = table.get_mut(hold.terms.keys.id());
         let Some(behind) = line

@@ -28,7 +28,7 @@ use crate::protocol::claim::Terms;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim_cell::{ClaimCell, look_for_slot};
 use crate::protocol::quorum::Kind;
-use crate::protocol::renewal::Watched;
+use crate::protocol::renewal::WatchHandle;
 use crate::protocol::set::Set;
 use driver::{AcquireLoop, LoopEnd};
 use failed::Waited;
@@ -205,7 +205,7 @@ pub enum Acquired<T> {
     /// A lease, won.
     Won(Arc<ClaimCell>),
     /// A lease that another of this client has passed on, and its watch.
-    Given(Arc<ClaimCell>, Watched),
+    Given(Arc<ClaimCell>, WatchHandle),
     /// What `reenter` had to offer.
     Reentered(T),
 }

@@ -10,7 +10,7 @@ use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::claim::Terms;
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::{Held, Share};
+use crate::protocol::reentry::{Share, SharedLease};
 use crate::protocol::timed::Timed;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -173,7 +173,7 @@ impl Lock {
 
     /// What the lock was given and a lease that it enters does not have, reported once for each
     /// lease. What is the client's own was not given.
-    fn overruled(&self, client: &Inner, held: &Held) -> Option<LogEvent> {
+    fn overruled(&self, client: &Inner, held: &SharedLease) -> Option<LogEvent> {
         let (has, usual) = (&held.hold.terms.asked, &client.settings.lock);
         let differ = self.options.overruled(self.times(), has, usual);
         if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
@@ -189,7 +189,7 @@ impl Lock {
     }
 
     /// The thread that asks has the lock, or had it and has not given it back.
-    fn held_by_the_thread_itself(&self, held: &Held) -> Error {
+    fn held_by_the_thread_itself(&self, held: &SharedLease) -> Error {
         if let Some(reason) = held.hold.loss(held.lease) {
             return self.lost_before(reason);
         }

@@ -20,11 +20,11 @@ type Place = (LockId, OwnerId);
 /// The leases of a client that have an owner.
 #[derive(Default)]
 pub(crate) struct Owners {
-    held: Mutex<HashMap<Place, Arc<Held>>>,
+    held: Mutex<HashMap<Place, Arc<SharedLease>>>,
 }
 
 /// A lease as its handles share it.
-pub(crate) struct Held {
+pub(crate) struct SharedLease {
     pub(crate) hold: Arc<ClaimCell>,
     /// Which of the token's leases it is.
     pub(crate) lease: u32,
@@ -40,14 +40,14 @@ pub(crate) struct Held {
 
 /// One handle's share in a lease.
 pub(crate) struct Share {
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<SharedLease>,
     released: Arc<AtomicBool>,
     /// The lease was won for it.
     first: bool,
 }
 
-impl Held {
-    fn share(self: &Arc<Held>, first: bool) -> Share {
+impl SharedLease {
+    fn share(self: &Arc<SharedLease>, first: bool) -> Share {
         let released = Arc::new(AtomicBool::new(false));
         push_exact(&mut lock(&self.handles), released.clone());
         Share {
@@ -69,7 +69,7 @@ impl Owners {
         owner: Option<&Owner>,
     ) -> (Share, Option<(Arc<ClaimCell>, WatchHandle)>) {
         let place = owner.map(|owner| (hold.terms.keys.id().clone(), owner.id()));
-        let held = Arc::new(Held {
+        let held = Arc::new(SharedLease {
             lease: hold.lease(),
             fence: hold.fence(),
             hold,

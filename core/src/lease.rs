@@ -18,7 +18,7 @@ use crate::node::names::{Naming, is_same};
 use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::claim_cell::{ClaimCell, Extended, Release, Watch};
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::{Left, Share};
+use crate::protocol::reentry::{LeaseHandle, Left};
 use crate::runtime::threads::Mask;
 
 /// A hold on a lock.
@@ -33,7 +33,7 @@ use crate::runtime::threads::Mask;
 #[must_use = "a lease that is dropped releases its lock at once: bind it to a name, not to `_`"]
 pub struct Lease {
     pub(crate) client: Arc<Inner>,
-    pub(crate) share: Share,
+    pub(crate) share: LeaseHandle,
     pub(crate) name: Arc<[u8]>,
     naming: Naming,
     /// What an extension without a ttl of its own lengthens it to.
@@ -43,7 +43,7 @@ pub struct Lease {
 impl Lease {
     pub(crate) fn new(
         client: Arc<Inner>,
-        share: Share,
+        share: LeaseHandle,
         name: Arc<[u8]>,
         naming: Naming,
         ttl: Duration,
@@ -352,7 +352,7 @@ impl Lease {
 }
 
 /// Gives a handle back, and frees the lock with the last one.
-pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
+pub(crate) async fn release(client: &Inner, share: &LeaseHandle) -> bool {
     let hold = &share.held.hold;
     match client.owners.leave(share) {
         Left::Before => false,

@@ -10,7 +10,7 @@ use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::claim::Terms;
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::{Share, SharedLease};
+use crate::protocol::reentry::{LeaseHandle, SharedLease};
 use crate::protocol::timed::Timed;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -156,7 +156,7 @@ impl Lock {
         })
     }
 
-    fn reentered(&self, client: &Arc<Inner>, share: Share) -> Result<Win, Error> {
+    fn reentered(&self, client: &Arc<Inner>, share: LeaseHandle) -> Result<Win, Error> {
         let overruled = self.overruled(client, &share.held);
         let lease = self.lease(client, share);
         if !lease.is_held() {
@@ -221,7 +221,7 @@ impl Lock {
         Error::new(ErrorKind::WouldDeadlock, message).about(&self.name, None)
     }
 
-    pub(super) fn lease(&self, client: &Arc<Inner>, share: Share) -> Lease {
+    pub(super) fn lease(&self, client: &Arc<Inner>, share: LeaseHandle) -> Lease {
         Lease::new(
             client.clone(),
             share,
@@ -233,7 +233,7 @@ impl Lock {
 }
 
 impl Reentry<'_> {
-    fn look(&mut self) -> Option<Result<Share, Error>> {
+    fn look(&mut self) -> Option<Result<LeaseHandle, Error>> {
         self.looks = self.looks.saturating_add(1);
         // The call has looked for itself before the first time.
         if self.looks > 1
@@ -254,7 +254,7 @@ impl Reentry<'_> {
         self.enter(owner?)
     }
 
-    fn enter(&self, owner: &Owner) -> Option<Result<Share, Error>> {
+    fn enter(&self, owner: &Owner) -> Option<Result<LeaseHandle, Error>> {
         let (lock, keys, owners) = (self.lock, self.keys, &self.client.owners);
         let held = owners.mode_of(keys.id(), owner)?;
         let upgrades = (held, keys.mode) == (Mode::Shared, Mode::Exclusive);

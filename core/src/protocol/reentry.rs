@@ -39,7 +39,7 @@ pub(crate) struct SharedLease {
 }
 
 /// One handle's share in a lease.
-pub(crate) struct Share {
+pub(crate) struct LeaseHandle {
     pub(crate) held: Arc<SharedLease>,
     released: Arc<AtomicBool>,
     /// The lease was won for it.
@@ -47,10 +47,10 @@ pub(crate) struct Share {
 }
 
 impl SharedLease {
-    fn share(self: &Arc<SharedLease>, first: bool) -> Share {
+    fn share(self: &Arc<SharedLease>, first: bool) -> LeaseHandle {
         let released = Arc::new(AtomicBool::new(false));
         push_exact(&mut lock(&self.handles), released.clone());
-        Share {
+        LeaseHandle {
             held: self.clone(),
             released,
             first,
@@ -67,7 +67,7 @@ impl Owners {
         hold: Arc<ClaimCell>,
         watched: WatchHandle,
         owner: Option<&Owner>,
-    ) -> (Share, Option<(Arc<ClaimCell>, WatchHandle)>) {
+    ) -> (LeaseHandle, Option<(Arc<ClaimCell>, WatchHandle)>) {
         let place = owner.map(|owner| (hold.terms.keys.id().clone(), owner.id()));
         let held = Arc::new(SharedLease {
             lease: hold.lease(),
@@ -119,18 +119,18 @@ impl Owners {
     }
 
     /// Another handle on the lease that `owner` holds, valid or lost.
-    pub(crate) fn reenter(&self, lock_id: &LockId, owner: &Owner) -> Option<Share> {
+    pub(crate) fn reenter(&self, lock_id: &LockId, owner: &Owner) -> Option<LeaseHandle> {
         let table = lock(&self.held);
         Some(table.get(&(lock_id.clone(), owner.id()))?.share(false))
     }
 
     /// The newest handle of the lease that `owner` holds: for a release by
     /// lock.
-    pub(crate) fn newest(&self, lock_id: &LockId, owner: &Owner) -> Option<Share> {
+    pub(crate) fn newest(&self, lock_id: &LockId, owner: &Owner) -> Option<LeaseHandle> {
         let table = lock(&self.held);
         let held = table.get(&(lock_id.clone(), owner.id()))?.clone();
         let released = lock(&held.handles).last()?.clone();
-        Some(Share {
+        Some(LeaseHandle {
             held,
             released,
             first: false,
@@ -138,24 +138,24 @@ impl Owners {
     }
 
     /// How many handles there are on the lease.
-    pub(crate) fn handles(&self, share: &Share) -> usize {
+    pub(crate) fn handles(&self, share: &LeaseHandle) -> usize {
         let _table = share.held.place.as_ref().map(|_| lock(&self.held));
         lock(&share.held.handles).len()
     }
 
     /// Gives a handle back.
-    pub(crate) fn leave(&self, share: &Share) -> Left {
+    pub(crate) fn leave(&self, share: &LeaseHandle) -> Left {
         self.leave_if(share, |_| true)
     }
 
     /// Gives a handle back that is the only one; where there are others nothing changes.
-    pub(crate) fn leave_alone(&self, share: &Share) -> Left {
+    pub(crate) fn leave_alone(&self, share: &LeaseHandle) -> Left {
         let may = |handles| handles == 1;
         self.leave_if(share, may)
     }
 
     /// The same, where that may be with so many handles: looked at in the step that does it.
-    fn leave_if(&self, share: &Share, may: impl FnOnce(usize) -> bool) -> Left {
+    fn leave_if(&self, share: &LeaseHandle, may: impl FnOnce(usize) -> bool) -> Left {
         let mut table = share.held.place.as_ref().map(|_| lock(&self.held));
         let mut handles = lock(&share.held.handles);
         if share.is_released() {
@@ -203,7 +203,7 @@ pub(crate) enum Left {
     Last(WatchHandle),
 }
 
-impl Share {
+impl LeaseHandle {
     /// Whether the lease was won for it, and not entered once more.
     pub(crate) fn is_first(&self) -> bool {
         self.first

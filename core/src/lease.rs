@@ -18,7 +18,7 @@ use crate::node::names::{Naming, is_same};
 use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::claim_cell::{ClaimCell, Extended, Release, Watch};
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::{LeaseHandle, Left};
+use crate::protocol::reentry::{HandleRelease, LeaseHandle};
 use crate::runtime::threads::Mask;
 
 /// A hold on a lock.
@@ -355,9 +355,9 @@ impl Lease {
 pub(crate) async fn release(client: &Inner, share: &LeaseHandle) -> bool {
     let hold = &share.held.hold;
     match client.owners.leave(share) {
-        Left::Before => false,
-        Left::Others => hold.is_held(),
-        Left::Last(watched) => match client.lines.pass(hold, watched) {
+        HandleRelease::Before => false,
+        HandleRelease::Others => hold.is_held(),
+        HandleRelease::Last(watched) => match client.lines.pass(hold, watched) {
             PassOutcome::On => true,
             PassOutcome::Not(watched) => {
                 let (was_held, release) = hold.release();
@@ -398,7 +398,7 @@ impl Drop for Lease {
         // In a forked child the lease is the parent's: leave it alone.
         if !self.share.is_released()
             && self.client.is_here()
-            && let Left::Last(watched) = self.client.owners.leave(&self.share)
+            && let HandleRelease::Last(watched) = self.client.owners.leave(&self.share)
             && let PassOutcome::Not(_) = self.client.lines.pass(&self.share.held.hold, watched)
         {
             self.share.held.hold.release();

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::lease::{Lease, Lost};
 use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::Left;
+use crate::protocol::reentry::HandleRelease;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -68,7 +68,7 @@ impl Lease {
         if !self.client.is_here() {
             return;
         }
-        if let Left::Last(watched) = self.client.owners.leave(&self.share) {
+        if let HandleRelease::Last(watched) = self.client.owners.leave(&self.share) {
             let hold = &self.share.held.hold;
             if self.share.is_first() {
                 hold.take_back();

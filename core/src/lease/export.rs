@@ -4,7 +4,7 @@ use super::Lease;
 use crate::error::{Error, shown};
 use crate::export::Exported;
 use crate::node::names::Naming;
-use crate::protocol::reentry::Left;
+use crate::protocol::reentry::HandleRelease;
 
 impl Lease {
     /// Ends the lease here without releasing the lock, and returns a text with which one other
@@ -89,9 +89,9 @@ impl Lease {
         let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
         // From here on no call enters the lease, gives it back, or passes it on.
         let _watched = match self.client.owners.leave_alone(&self.share) {
-            Left::Last(watched) => watched,
-            Left::Before => return Err(self.not_owner()),
-            Left::Others => return Err(self.entered_again()),
+            HandleRelease::Last(watched) => watched,
+            HandleRelease::Before => return Err(self.not_owner()),
+            HandleRelease::Others => return Err(self.entered_again()),
         };
         let Some(max_hold) = hold.export(lease) else {
             return Err(self.lost_error());

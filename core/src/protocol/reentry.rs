@@ -144,31 +144,31 @@ impl Owners {
     }
 
     /// Gives a handle back.
-    pub(crate) fn leave(&self, share: &LeaseHandle) -> Left {
+    pub(crate) fn leave(&self, share: &LeaseHandle) -> HandleRelease {
         self.leave_if(share, |_| true)
     }
 
     /// Gives a handle back that is the only one; where there are others nothing changes.
-    pub(crate) fn leave_alone(&self, share: &LeaseHandle) -> Left {
+    pub(crate) fn leave_alone(&self, share: &LeaseHandle) -> HandleRelease {
         let may = |handles| handles == 1;
         self.leave_if(share, may)
     }
 
     /// The same, where that may be with so many handles: looked at in the step that does it.
-    fn leave_if(&self, share: &LeaseHandle, may: impl FnOnce(usize) -> bool) -> Left {
+    fn leave_if(&self, share: &LeaseHandle, may: impl FnOnce(usize) -> bool) -> HandleRelease {
         let mut table = share.held.place.as_ref().map(|_| lock(&self.held));
         let mut handles = lock(&share.held.handles);
         if share.is_released() {
-            return Left::Before;
+            return HandleRelease::Before;
         }
         if !may(handles.len()) {
-            return Left::Others;
+            return HandleRelease::Others;
         }
         share.released.store(true, Ordering::Release);
         handles.retain(|h| !Arc::ptr_eq(h, &share.released));
         let last = handles.is_empty();
         if !last {
-            return Left::Others;
+            return HandleRelease::Others;
         }
         if let (Some(table), Some(place)) = (&mut table, &share.held.place) {
             // Another lease of the same owner may stand there by now.
@@ -181,8 +181,8 @@ impl Owners {
         }
         drop((handles, table));
         match lock(&share.held.watched).take() {
-            Some(watched) => Left::Last(watched),
-            None => Left::Before,
+            Some(watched) => HandleRelease::Last(watched),
+            None => HandleRelease::Before,
         }
     }
 }
@@ -194,7 +194,7 @@ fn is_valid(hold: &ClaimCell) -> bool {
 }
 
 /// What it means that a handle was given back.
-pub(crate) enum Left {
+pub(crate) enum HandleRelease {
     /// It had been given back before.
     Before,
     /// There are others.

@@ -288,12 +288,12 @@ impl Closing for Inner {
 
 /// The releases that a client has left on their way, which its links go on with. They are
 /// waited for at the exit of the process alone.
-struct Left {
+struct PendingReleases {
     set: Arc<Set>,
     node_timeout: Duration,
 }
 
-impl Closing for Left {
+impl Closing for PendingReleases {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         let until = self.set.clock.now() + self.node_timeout;
         Box::pin(self.set.counters.quiet(&*self.set.clock, until))
@@ -315,7 +315,7 @@ impl Drop for Inner {
             link.close();
         }
         if self.ours && !self.set.counters.is_quiet() {
-            self.runtime.leave(Arc::new(Left {
+            self.runtime.leave(Arc::new(PendingReleases {
                 set: self.set.clone(),
                 node_timeout: self.settings.node_timeout,
             }));

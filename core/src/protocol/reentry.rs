@@ -15,12 +15,12 @@ use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::renewal::WatchHandle;
 
 /// A lock, and an owner of it.
-type Place = (LockId, OwnerId);
+type OwnedLock = (LockId, OwnerId);
 
 /// The leases of a client that have an owner.
 #[derive(Default)]
 pub(crate) struct Owners {
-    held: Mutex<HashMap<Place, Arc<SharedLease>>>,
+    held: Mutex<HashMap<OwnedLock, Arc<SharedLease>>>,
 }
 
 /// A lease as its handles share it.
@@ -29,7 +29,7 @@ pub(crate) struct SharedLease {
     /// Which of the token's leases it is.
     pub(crate) lease: u32,
     pub(crate) fence: u64,
-    place: Option<Place>,
+    place: Option<OwnedLock>,
     /// One mark for each handle that has not been released, newest last.
     /// Changed under the lock of [`Owners`] where there is an owner.
     handles: Mutex<Vec<Arc<AtomicBool>>>,

@@ -32,7 +32,7 @@ use crate::node::{
     AfterRelease, FaultKind, Keys, Nodes, Op, Reply, Request, RequestContext, Sink, Value, Waiter,
 };
 use crate::owner::Bound;
-use crate::protocol::claim::effects::{Ask, Counts, Effects, Over, Wake, Warnings};
+use crate::protocol::claim::effects::{Ask, Counts, Effects, LeaseEnd, Wake, Warnings};
 use crate::protocol::claim::{Claim, ClaimInit, Event, Phase, Terms};
 use crate::protocol::counters::{Counters, count};
 use crate::protocol::loss::LossReason;
@@ -291,7 +291,7 @@ impl ClaimCell {
         }
         match effects.over {
             None => {}
-            Some(Over {
+            Some(LeaseEnd {
                 lost: None,
                 group,
                 held_for,
@@ -299,7 +299,7 @@ impl ClaimCell {
                 count(&counters.released);
                 counters.measures.released(group, held_for);
             }
-            Some(Over {
+            Some(LeaseEnd {
                 lost: Some(reason),
                 group,
                 held_for,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::effects::{Effects, NodeRelease, Over, PerNode, ReleasePlan, Wake};
+use super::effects::{Effects, LeaseEnd, NodeRelease, PerNode, ReleasePlan, Wake};
 use super::env::Env;
 use super::votes::Votes;
 use super::{Claim, Phase};
@@ -64,8 +64,8 @@ impl Claim {
         &self,
         lost: Option<crate::protocol::loss::LossReason>,
         now: Instant,
-    ) -> Over {
-        Over {
+    ) -> LeaseEnd {
+        LeaseEnd {
             lost,
             group: self.lease.group,
             held_for: self.lease.since.until(now),

@@ -305,7 +305,7 @@ impl Claim {
             // The node has stored the label of the previous lease.
             node.requests.renew_at = now;
         }
-        if again == votes::Again::Yes {
+        if again == votes::Repeat::Yes {
             return self.ask_again(&ticket, now, env, fx);
         }
         if self.is_undecided(env) {

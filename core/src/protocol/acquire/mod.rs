@@ -85,11 +85,11 @@ pub async fn acquire<T>(
         return Err(too_many(name, max_waiters));
     };
     match turn(set, &mut place, deadline, &mut reenter).await {
-        Some(Called::Grant(Grant::Ask)) => {}
-        Some(Called::Grant(Grant::Given((hold, watched)))) => {
+        Some(TurnEnd::Grant(Grant::Ask)) => {}
+        Some(TurnEnd::Grant(Grant::Given((hold, watched)))) => {
             return Ok(Acquired::Given(hold, watched));
         }
-        Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
+        Some(TurnEnd::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
         None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
     let mut attempts = AcquireLoop::new(set, inbox, terms, &place);
@@ -211,7 +211,7 @@ pub enum Acquired<T> {
 }
 
 /// What the wait in a line ended with.
-enum Called<T> {
+enum TurnEnd<T> {
     Grant(Grant),
     /// What `reenter` had to offer.
     Reentered(T),
@@ -223,18 +223,18 @@ async fn turn<T>(
     place: &mut LocalPlace,
     deadline: Instant,
     reenter: &mut impl FnMut() -> Option<T>,
-) -> Option<Called<T>> {
+) -> Option<TurnEnd<T>> {
     if place.is_turn() {
-        return Some(Called::Grant(Grant::Ask));
+        return Some(TurnEnd::Grant(Grant::Ask));
     }
     let mut timer = None;
     poll_fn(|cx| {
         // First, for a lease that this call enters again leaves what it may be given to the next.
         if let Some(entered) = reenter() {
-            return Poll::Ready(Some(Called::Reentered(entered)));
+            return Poll::Ready(Some(TurnEnd::Reentered(entered)));
         }
         if let Poll::Ready(turn) = place.poll_turn(cx) {
-            return Poll::Ready(Some(Called::Grant(turn)));
+            return Poll::Ready(Some(TurnEnd::Grant(turn)));
         }
         if deadline == Instant::FAR {
             return Poll::Pending;

@@ -153,7 +153,7 @@ pub mod sim {
     pub use crate::probe;
     pub use crate::protocol::acquire::inbox::Inbox;
     pub use crate::protocol::acquire::local_queue::LocalQueues;
-    pub use crate::protocol::acquire::{Acquired, Wait, acquire};
+    pub use crate::protocol::acquire::{AcquireResult, Wait, acquire};
     pub use crate::protocol::asked::Asked;
     pub use crate::protocol::claim::Terms;
     pub use crate::protocol::claim_cell::{ClaimCell, Extended, Watch};

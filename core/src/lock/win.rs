@@ -7,7 +7,7 @@ use crate::event::{LogEvent, event};
 use crate::lease::Lease;
 use crate::node::{Keys, Mode};
 use crate::owner::Owner;
-use crate::protocol::acquire::{self, Acquired, Wait};
+use crate::protocol::acquire::{self, AcquireResult, Wait};
 use crate::protocol::claim::Terms;
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{LeaseHandle, SharedLease};
@@ -133,9 +133,9 @@ impl Lock {
             max_waiters: self.options.max_waiters,
         };
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
-            Acquired::Won(hold) => (hold.clone(), client.watchdog.watch(hold)),
-            Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Reentered(share) => return self.reentered(client, share?),
+            AcquireResult::Won(hold) => (hold.clone(), client.watchdog.watch(hold)),
+            AcquireResult::Given(hold, watched) => (hold, watched),
+            AcquireResult::Reentered(share) => return self.reentered(client, share?),
         };
         // The close of a client releases what is watched over by then, and no later lease.
         if let Err(closed) = client.check() {

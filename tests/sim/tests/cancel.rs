@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Asked, ClaimCell, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
+use quorlock::sim::{
+    AcquireResult, Asked, ClaimCell, Inbox, Set, Terms, Timing, Wait, Waits, acquire,
+};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
@@ -153,7 +155,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
             }
         })
         .await;
-        if let Some(Acquired::Won(hold)) = hold {
+        if let Some(AcquireResult::Won(hold)) = hold {
             result.fetch_add(1, Ordering::Relaxed);
             hold.release();
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Inbox, Instant, Keys, LocalQueues, Mode, Set, Terms, Timing, Wait, Waits,
+    AcquireResult, Asked, Inbox, Instant, Keys, LocalQueues, Mode, Set, Terms, Timing, Wait, Waits,
     acquire,
 };
 use quorlock_sim::contender::{KEYS, keys_of};
@@ -131,7 +131,7 @@ fn play(how: Play, seed: u64) -> Seen {
                     max_waiters: 100,
                 };
                 let won = acquire(&set, &terms, b"k", wait, || None::<()>).await;
-                let Ok(Acquired::Won(won)) = won else {
+                let Ok(AcquireResult::Won(won)) = won else {
                     panic!("nothing fails");
                 };
                 enter(&seen, mode, asked, clock.now());

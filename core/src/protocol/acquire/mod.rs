@@ -66,7 +66,7 @@ pub async fn acquire<T>(
     name: &[u8],
     wait: Wait<'_>,
     mut reenter: impl FnMut() -> Option<T>,
-) -> Result<Acquired<T>, Error> {
+) -> Result<AcquireResult<T>, Error> {
     let Wait {
         limit,
         lines,
@@ -75,7 +75,7 @@ pub async fn acquire<T>(
     } = wait;
     let deadline = limit.map_or(Instant::FAR, |limit| set.clock.now() + limit);
     if let Some(entered) = reenter() {
-        return Ok(Acquired::Reentered(entered));
+        return Ok(AcquireResult::Reentered(entered));
     }
     if limit == Some(Duration::ZERO) {
         // In a box, for a call that waits would have its size, too.
@@ -87,9 +87,9 @@ pub async fn acquire<T>(
     match turn(set, &mut place, deadline, &mut reenter).await {
         Some(TurnEnd::Grant(Grant::Ask)) => {}
         Some(TurnEnd::Grant(Grant::Given((hold, watched)))) => {
-            return Ok(Acquired::Given(hold, watched));
+            return Ok(AcquireResult::Given(hold, watched));
         }
-        Some(TurnEnd::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
+        Some(TurnEnd::Reentered(entered)) => return Ok(AcquireResult::Reentered(entered)),
         None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
     let mut attempts = AcquireLoop::new(set, inbox, terms, &place);
@@ -99,9 +99,9 @@ pub async fn acquire<T>(
     match ended {
         LoopEnd::Won(hold) => {
             place.won(&hold);
-            Ok(Acquired::Won(hold))
+            Ok(AcquireResult::Won(hold))
         }
-        LoopEnd::Reentered(entered) => Ok(Acquired::Reentered(entered)),
+        LoopEnd::Reentered(entered) => Ok(AcquireResult::Reentered(entered)),
         LoopEnd::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
     }
 }
@@ -113,7 +113,7 @@ async fn once<T>(
     terms: &Terms,
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
-) -> Result<Acquired<T>, Error> {
+) -> Result<AcquireResult<T>, Error> {
     let before = set.met().await;
     // Of a semaphore another slot may be free, as long as one attempt may take.
     let long = 2 * terms.timing.node_timeout;
@@ -165,7 +165,7 @@ async fn try_once<T>(
     terms: &Terms,
     slot: Option<u32>,
     reenter: &mut impl FnMut() -> Option<T>,
-) -> Result<Acquired<T>, NoQuorum> {
+) -> Result<AcquireResult<T>, NoQuorum> {
     let registration = inbox.register(terms.keys.id());
     let mut attempt = Attempt(Some(ClaimCell::begin(set, terms, 1, slot)));
     let mut timer = None;
@@ -193,15 +193,17 @@ async fn try_once<T>(
         Poll::Pending
     });
     match ended.await {
-        Err(entered) => Ok(Acquired::Reentered(entered)),
-        Ok(Ok(())) => Ok(Acquired::Won(attempt.0.take().expect("taken here only"))),
+        Err(entered) => Ok(AcquireResult::Reentered(entered)),
+        Ok(Ok(())) => Ok(AcquireResult::Won(
+            attempt.0.take().expect("taken here only"),
+        )),
         Ok(Err(lost)) => Err(lost),
     }
 }
 
 /// What an acquire ended with.
 #[derive(Debug)]
-pub enum Acquired<T> {
+pub enum AcquireResult<T> {
     /// A lease, won.
     Won(Arc<ClaimCell>),
     /// A lease that another of this client has passed on, and its watch.

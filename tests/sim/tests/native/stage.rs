@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, ClaimCell, Inbox, LocalQueues, Set, Terms, Timing, Wait, Waits, Watchdog,
+    AcquireResult, Asked, ClaimCell, Inbox, LocalQueues, Set, Terms, Timing, Wait, Waits, Watchdog,
     acquire,
 };
 use quorlock::{Client, ClientBuilder};
@@ -109,7 +109,7 @@ impl Stage {
                 max_waiters: 1,
             };
             let ended = acquire(&set, &terms, b"k", wait, || None::<()>).await;
-            if let Ok(Acquired::Won(hold)) = ended {
+            if let Ok(AcquireResult::Won(hold)) = ended {
                 *result.lock().unwrap() = Some(hold);
             }
         });

@@ -67,7 +67,7 @@ enum Wakeup {
     /// It is its turn to ask the nodes.
     Ask,
     /// It was given a lease.
-    Given(Given),
+    Given(PassedLease),
     /// It has taken that.
     Taken,
 }
@@ -94,7 +94,7 @@ impl LocalWaiter {
 }
 
 /// A lease that was passed on, and its watch.
-pub type Given = (Arc<ClaimCell>, WatchHandle);
+pub type PassedLease = (Arc<ClaimCell>, WatchHandle);
 
 /// A place in a line: a seat, until it is called. Dropped, it is left, and the
 /// next one called.
@@ -112,7 +112,7 @@ pub(crate) enum Grant {
     /// It is our turn to ask the nodes.
     Ask,
     /// A lease.
-    Given(Given),
+    Given(PassedLease),
 }
 
 /// Whether a lease was passed on.

@@ -14,7 +14,7 @@ use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::node::Nodes;
 use crate::protocol::acquire::Attempt;
-use crate::protocol::acquire::failed::Waited;
+use crate::protocol::acquire::failed::WaitKind;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
 use crate::protocol::claim::{Path, Terms};
@@ -72,7 +72,7 @@ pub(crate) async fn adopt(
             return Err(ended(name));
         }
         if said.misconfigured {
-            return Err(said.to_error(set, name, Waited::Not));
+            return Err(said.to_error(set, name, WaitKind::Not));
         }
         if hold.is_answered() {
             again = again.min(now + PAUSE);

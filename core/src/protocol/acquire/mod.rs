@@ -31,7 +31,7 @@ use crate::protocol::quorum::Kind;
 use crate::protocol::renewal::WatchHandle;
 use crate::protocol::set::Set;
 use driver::{AcquireLoop, LoopEnd};
-use failed::Waited;
+use failed::WaitKind;
 use inbox::Inbox;
 use local_queue::{Grant, LocalPlace, LocalQueues};
 
@@ -102,7 +102,7 @@ pub async fn acquire<T>(
             Ok(AcquireResult::Won(hold))
         }
         LoopEnd::Reentered(entered) => Ok(AcquireResult::Reentered(entered)),
-        LoopEnd::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
+        LoopEnd::Failed(lost) => Err(lost.to_error(set, name, WaitKind::For(limit))),
     }
 }
 
@@ -145,7 +145,7 @@ async fn once<T>(
             None => break,
         }
     }
-    Err(lost.to_error(set, name, Waited::Not))
+    Err(lost.to_error(set, name, WaitKind::Not))
 }
 
 /// What `what` brings before then. Else it is dropped.
@@ -262,7 +262,7 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Loc
     // The call that asked the nodes knows more, unless they have yet to answer it.
     let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
-        return said.to_error(set, name, Waited::For(wait));
+        return said.to_error(set, name, WaitKind::For(wait));
     }
     let after = within_wait(wait);
     let message = format!(

@@ -11,7 +11,7 @@ use crate::protocol::acquire::{self, AcquireResult, Wait};
 use crate::protocol::claim::Terms;
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{LeaseHandle, SharedLease};
-use crate::protocol::timed::Timed;
+use crate::protocol::timed::CallTimer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,12 +36,12 @@ struct Reentry<'a> {
 
 impl Lock {
     /// Measures one call.
-    pub(crate) fn timed(&self) -> Result<Timed<'_>, Error> {
+    pub(crate) fn timed(&self) -> Result<CallTimer<'_>, Error> {
         let group = self.measured_group()?;
         let set = &self.client.running()?.set;
         // A candidate waits for as long as another leads, which is no news to its user.
         let waits = !self.options.election;
-        Ok(Timed::begin(set, group, &self.name, waits))
+        Ok(CallTimer::begin(set, group, &self.name, waits))
     }
 
     /// Wins, as a part of a call that is measured as a whole.

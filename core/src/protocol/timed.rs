@@ -7,7 +7,7 @@ use crate::protocol::measures::Outcome;
 use crate::protocol::set::Set;
 
 /// Measures one call. Dropped before its end, it was given up by its caller.
-pub(crate) struct Timed<'a> {
+pub(crate) struct CallTimer<'a> {
     set: &'a Set,
     group: Group,
     begun: Instant,
@@ -18,16 +18,16 @@ pub(crate) struct Timed<'a> {
     span: tracing::Span,
 }
 
-impl<'a> Timed<'a> {
+impl<'a> CallTimer<'a> {
     /// A call begins; `waits`: it counts among those that wait, as one does that is ever to end.
-    pub(crate) fn begin(set: &'a Set, group: Group, name: &[u8], waits: bool) -> Timed<'a> {
+    pub(crate) fn begin(set: &'a Set, group: Group, name: &[u8], waits: bool) -> CallTimer<'a> {
         #[cfg(not(feature = "tracing"))]
         let _ = name;
         let begun = set.clock.now();
         if waits {
             set.counters.measures.waits(group, begun);
         }
-        Timed {
+        CallTimer {
             #[cfg(feature = "tracing")]
             span: tracing::info_span!(
                 target: "quorlock",
@@ -62,7 +62,7 @@ impl<'a> Timed<'a> {
     }
 }
 
-impl Drop for Timed<'_> {
+impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
         let measures = &self.set.counters.measures;
         if self.waits {

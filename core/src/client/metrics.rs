@@ -14,7 +14,7 @@ use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::counters::Counters;
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
-use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
+use crate::protocol::measures::{self, AcquireOutcome, BOUNDS, OfNode};
 use crate::protocol::set::Set;
 use crate::stats::Stats;
 
@@ -143,7 +143,7 @@ impl Counted {
                 }
             };
         for (group, of) in measures.groups() {
-            for (outcome, times) in Outcome::ALL.iter().zip(&of.acquires) {
+            for (outcome, times) in AcquireOutcome::ALL.iter().zip(&of.acquires) {
                 push(&mut metrics.acquires, group, outcome.as_str(), times);
             }
             push(&mut metrics.holds, group, "released", &of.released);

@@ -67,7 +67,7 @@ impl Histogram {
 
 /// What an acquire came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AcquireOutcome {
     Won,
     /// Held by another, and the caller does not wait.
     Contended,
@@ -82,26 +82,26 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-impl Outcome {
-    pub(crate) const ALL: [Outcome; 7] = [
-        Outcome::Won,
-        Outcome::Contended,
-        Outcome::Timeout,
-        Outcome::NoQuorum,
-        Outcome::Cancelled,
-        Outcome::Busy,
-        Outcome::Failed,
+impl AcquireOutcome {
+    pub(crate) const ALL: [AcquireOutcome; 7] = [
+        AcquireOutcome::Won,
+        AcquireOutcome::Contended,
+        AcquireOutcome::Timeout,
+        AcquireOutcome::NoQuorum,
+        AcquireOutcome::Cancelled,
+        AcquireOutcome::Busy,
+        AcquireOutcome::Failed,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Outcome::Won => "won",
-            Outcome::Contended => "contended",
-            Outcome::Timeout => "timeout",
-            Outcome::NoQuorum => "no_quorum",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Busy => "busy",
-            Outcome::Failed => "failed",
+            AcquireOutcome::Won => "won",
+            AcquireOutcome::Contended => "contended",
+            AcquireOutcome::Timeout => "timeout",
+            AcquireOutcome::NoQuorum => "no_quorum",
+            AcquireOutcome::Cancelled => "cancelled",
+            AcquireOutcome::Busy => "busy",
+            AcquireOutcome::Failed => "failed",
         }
     }
 }
@@ -109,8 +109,8 @@ impl Outcome {
 /// What is measured of the locks of one group.
 #[derive(Debug, Default)]
 pub(crate) struct OfGroup {
-    /// By the outcome's place in [`Outcome::ALL`].
-    pub(crate) acquires: [Histogram; Outcome::ALL.len()],
+    /// By the outcome's place in [`AcquireOutcome::ALL`].
+    pub(crate) acquires: [Histogram; AcquireOutcome::ALL.len()],
     pub(crate) released: Histogram,
     pub(crate) lost: Histogram,
     waits: Waits,
@@ -191,7 +191,7 @@ impl Measures {
         }
     }
 
-    pub(crate) fn acquired(&self, group: Group, outcome: Outcome, time: Duration) {
+    pub(crate) fn acquired(&self, group: Group, outcome: AcquireOutcome, time: Duration) {
         self.group(group).acquires[outcome as usize].add(time);
     }
 
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn outcomes_stand_in_their_order() {
-        for (place, outcome) in Outcome::ALL.into_iter().enumerate() {
+        for (place, outcome) in AcquireOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, place);
         }
     }

@@ -3,7 +3,7 @@
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::Group;
-use crate::protocol::measures::Outcome;
+use crate::protocol::measures::AcquireOutcome;
 use crate::protocol::set::Set;
 
 /// Measures one call. Dropped before its end, it was given up by its caller.
@@ -13,7 +13,7 @@ pub(crate) struct CallTimer<'a> {
     begun: Instant,
     /// It counts among those that wait.
     waits: bool,
-    outcome: Option<Outcome>,
+    outcome: Option<AcquireOutcome>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
@@ -41,7 +41,7 @@ impl<'a> CallTimer<'a> {
             group,
             begun,
             waits,
-            outcome: Some(Outcome::Cancelled),
+            outcome: Some(AcquireOutcome::Cancelled),
         }
     }
 
@@ -50,7 +50,7 @@ impl<'a> CallTimer<'a> {
     pub(crate) fn end(mut self, outcome: Result<bool, &Error>) {
         self.outcome = match outcome {
             Ok(true) => None,
-            Ok(false) => Some(Outcome::Won),
+            Ok(false) => Some(AcquireOutcome::Won),
             Err(error) => Some(of(error.kind())),
         };
         #[cfg(feature = "tracing")]
@@ -77,13 +77,13 @@ impl Drop for CallTimer<'_> {
     }
 }
 
-fn of(kind: ErrorKind) -> Outcome {
+fn of(kind: ErrorKind) -> AcquireOutcome {
     match kind {
-        ErrorKind::Contended => Outcome::Contended,
-        ErrorKind::Timeout => Outcome::Timeout,
-        ErrorKind::QuorumUnavailable => Outcome::NoQuorum,
-        ErrorKind::TooManyWaiters => Outcome::Busy,
-        _ => Outcome::Failed,
+        ErrorKind::Contended => AcquireOutcome::Contended,
+        ErrorKind::Timeout => AcquireOutcome::Timeout,
+        ErrorKind::QuorumUnavailable => AcquireOutcome::NoQuorum,
+        ErrorKind::TooManyWaiters => AcquireOutcome::Busy,
+        _ => AcquireOutcome::Failed,
     }
 }
 

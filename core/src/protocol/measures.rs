@@ -113,12 +113,12 @@ pub(crate) struct OfGroup {
     pub(crate) acquires: [Histogram; AcquireOutcome::ALL.len()],
     pub(crate) released: Histogram,
     pub(crate) lost: Histogram,
-    waits: Waits,
+    waits: WaitStarts,
 }
 
 /// When the calls began that are under way, and how many did at each moment.
 #[derive(Debug, Default)]
-struct Waits(Mutex<BTreeMap<Instant, u32>>);
+struct WaitStarts(Mutex<BTreeMap<Instant, u32>>);
 
 impl OfGroup {
     /// When the oldest of the calls that are under way began.

@@ -108,7 +108,7 @@ impl AcquireOutcome {
 
 /// What is measured of the locks of one group.
 #[derive(Debug, Default)]
-pub(crate) struct OfGroup {
+pub(crate) struct GroupMeasures {
     /// By the outcome's place in [`AcquireOutcome::ALL`].
     pub(crate) acquires: [Histogram; AcquireOutcome::ALL.len()],
     pub(crate) released: Histogram,
@@ -120,7 +120,7 @@ pub(crate) struct OfGroup {
 #[derive(Debug, Default)]
 struct WaitStarts(Mutex<BTreeMap<Instant, u32>>);
 
-impl OfGroup {
+impl GroupMeasures {
     /// When the oldest of the calls that are under way began.
     pub(crate) fn oldest_wait(&self) -> Option<Instant> {
         let waits = lock(&self.waits.0);
@@ -151,7 +151,7 @@ impl OfNode {
 /// All that one client measures.
 #[derive(Debug)]
 pub(crate) struct Measures {
-    groups: [OnceBox<OfGroup>; GROUPS],
+    groups: [OnceBox<GroupMeasures>; GROUPS],
     pub(crate) nodes: Box<[OfNode]>,
     losses: [AtomicU64; LossReason::ALL.len()],
 }
@@ -165,12 +165,12 @@ impl Measures {
         }
     }
 
-    fn group(&self, group: Group) -> &OfGroup {
+    fn group(&self, group: Group) -> &GroupMeasures {
         self.groups[group.place()].get_or_init(Box::default)
     }
 
     /// The groups in which something was measured.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (Group, &OfGroup)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (Group, &GroupMeasures)> {
         let known = self.groups.iter().enumerate();
         known.filter_map(|(place, of)| Some((Group::at(place), of.get()?)))
     }

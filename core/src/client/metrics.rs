@@ -14,7 +14,7 @@ use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::counters::Counters;
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
-use crate::protocol::measures::{self, AcquireOutcome, BOUNDS, OfNode};
+use crate::protocol::measures::{self, AcquireOutcome, BOUNDS, NodeMeasures};
 use crate::protocol::set::Set;
 use crate::stats::Stats;
 
@@ -217,7 +217,7 @@ pub(super) fn counted(c: &Counters, links: &[Arc<dyn Link>], inbox: &Inbox) -> S
         renewals: get(&c.renewals),
         repairs: get(&c.repairs),
         releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
-        clock_steps: c.measures.nodes.iter().map(OfNode::clock_steps).sum(),
+        clock_steps: c.measures.nodes.iter().map(NodeMeasures::clock_steps).sum(),
         write_backs: get(&c.write_backs),
         passed_on: get(&c.passed_on),
         releases_dropped: links.iter().map(|l| l.dropped()).sum(),

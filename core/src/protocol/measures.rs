@@ -131,13 +131,13 @@ impl GroupMeasures {
 
 /// What is measured of one node.
 #[derive(Debug, Default)]
-pub(crate) struct OfNode {
+pub(crate) struct NodeMeasures {
     /// From when a request for a vote was handed to the connection to its answer.
     pub(crate) round_trips: Histogram,
     clock_steps: AtomicU64,
 }
 
-impl OfNode {
+impl NodeMeasures {
     pub(crate) fn clock_stepped(&self) {
         one_more(&self.clock_steps);
     }
@@ -152,7 +152,7 @@ impl OfNode {
 #[derive(Debug)]
 pub(crate) struct Measures {
     groups: [OnceBox<GroupMeasures>; GROUPS],
-    pub(crate) nodes: Box<[OfNode]>,
+    pub(crate) nodes: Box<[NodeMeasures]>,
     losses: [AtomicU64; LossReason::ALL.len()],
 }
 
@@ -160,7 +160,7 @@ impl Measures {
     pub(crate) fn new(nodes: usize) -> Measures {
         Measures {
             groups: std::array::from_fn(|_| OnceBox::new()),
-            nodes: (0..nodes).map(|_| OfNode::default()).collect(),
+            nodes: (0..nodes).map(|_| NodeMeasures::default()).collect(),
             losses: Default::default(),
         }
     }

@@ -42,14 +42,14 @@ type ByNode = Box<[Health]>;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
+pub(crate) struct HealthByLock {
     /// How many locks there are, for nearly always there are none.
     count: AtomicUsize,
     /// By the lock's key.
     locks: Mutex<HashMap<Arc<[u8]>, ByNode>>,
 }
 
-impl Apart {
+impl HealthByLock {
     /// What is known of that node as to the lock of that key.
     pub(crate) fn of(&self, key: &[u8], node: usize) -> Health {
         if self.count.load(Ordering::Relaxed) == 0 {

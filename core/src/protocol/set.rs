@@ -12,7 +12,7 @@ use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
 use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink};
-use crate::protocol::apart::Apart;
+use crate::protocol::apart::HealthByLock;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
 use crate::protocol::fence;
@@ -50,7 +50,7 @@ pub struct Set {
     /// Which locks others were seen to want.
     pub(crate) contention: Contention,
     /// Which locks nodes cannot vote for that may vote for others.
-    apart: Apart,
+    apart: HealthByLock,
     /// The last fence that was proposed.
     proposed: AtomicU64,
     clocks: Vec<NodeClock>,
@@ -138,7 +138,7 @@ impl Set {
             drift,
             connect_timeout: Duration::ZERO,
             contention: Contention::default(),
-            apart: Apart::default(),
+            apart: HealthByLock::default(),
             proposed: AtomicU64::new(0),
             warn,
             note: drop,

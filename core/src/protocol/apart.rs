@@ -38,7 +38,7 @@ impl LockHealth {
 }
 
 /// For each node of the set.
-type ByNode = Box<[LockHealth]>;
+type NodeHealths = Box<[LockHealth]>;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct HealthByLock {
     /// How many locks there are, for nearly always there are none.
     count: AtomicUsize,
     /// By the lock's key.
-    locks: Mutex<HashMap<Arc<[u8]>, ByNode>>,
+    locks: Mutex<HashMap<Arc<[u8]>, NodeHealths>>,
 }
 
 impl HealthByLock {

@@ -58,7 +58,7 @@ pub struct Set {
 }
 
 /// What a call has that [has met](Set::met) its nodes.
-pub(crate) struct Met {
+pub(crate) struct KnownConnects {
     /// Which connections there were.
     connects: Vec<u64>,
     /// How much longer it may wait for others.
@@ -191,11 +191,11 @@ impl Set {
     }
 
     /// Waits as [`meet`](Set::meet) does, for [`connect_timeout`](Set::connect_timeout) at most.
-    pub(crate) async fn met(&self) -> Met {
+    pub(crate) async fn met(&self) -> KnownConnects {
         let begun = self.clock.now();
         self.meet(self.connect_timeout).await;
         let waited = begun.until(self.clock.now());
-        Met {
+        KnownConnects {
             connects: self.links.iter().map(|link| link.connects()).collect(),
             left: self.connect_timeout.saturating_sub(waited),
         }
@@ -204,7 +204,7 @@ impl Set {
     /// For what was asked in vain over the connections of `before`: whether too many of them are
     /// gone for a quorum, as those of a process that was frozen for long are, and there are
     /// others in their place. Then it is worth asking again.
-    pub(crate) async fn meets_again(&self, before: &Met) -> bool {
+    pub(crate) async fn meets_again(&self, before: &KnownConnects) -> bool {
         let same = |node: usize| self.links[node].connects() == before.connects[node];
         if self.is_connected(same) {
             return false;

@@ -104,12 +104,12 @@ struct NodeClock {
     late: AtomicBool,
     /// It was in quarantine lately: until this moment.
     quarantined_until: AtomicU64,
-    word: Word,
+    word: VoteRecord,
 }
 
 /// What a node has said of its votes last, for metrics: no lock rests on it.
 #[derive(Default)]
-struct Word {
+struct VoteRecord {
     /// It did not answer.
     silent: AtomicBool,
     /// It answered that it gives none.

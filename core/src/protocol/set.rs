@@ -76,13 +76,13 @@ pub(crate) struct Outgoing {
 /// The wake-ups that are owed for requests which leave together. Dropped, it
 /// rings for them.
 #[derive(Default)]
-struct Owed<'a> {
+struct OwedWakeups<'a> {
     /// A link that owes them.
     link: Option<&'a dyn Link>,
     wakers: Wakers,
 }
 
-impl Drop for Owed<'_> {
+impl Drop for OwedWakeups<'_> {
     fn drop(&mut self) {
         if let Some(link) = self.link {
             link.ring(std::mem::take(&mut self.wakers));
@@ -151,7 +151,7 @@ impl Set {
     /// Sends requests that leave together, and rings once for all of them. The sender has none of
     /// its own state locked, for a link may answer at once.
     pub(crate) fn send(&self, requests: impl IntoIterator<Item = Outgoing>, sink: &Arc<dyn Sink>) {
-        let mut owed = Owed::default();
+        let mut owed = OwedWakeups::default();
         for Outgoing {
             request,
             ticket,

@@ -8,7 +8,7 @@ use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::node::{Keys, Seen, Standing, TOLD, Value};
-use crate::protocol::force::{Freed, Target, ban, force_out, late, targets};
+use crate::protocol::force::{ForceReplies, Target, ban, force_out, late, targets};
 use crate::protocol::inspect::{Said, inspect};
 use crate::protocol::quorum::quorum;
 
@@ -243,7 +243,7 @@ fn no_lease(found: &Inspection, name: &[u8]) -> Error {
     Error::new(ErrorKind::Misconfigured, message).about(name, holder)
 }
 
-fn half_done(done: &Freed, found: &Inspection, name: &[u8]) -> Error {
+fn half_done(done: &ForceReplies, found: &Inspection, name: &[u8]) -> Error {
     let nodes = found.nodes().iter().zip(done).map(|(view, done)| {
         let said = match done {
             Ok(true) => "its vote was taken away".to_owned(),

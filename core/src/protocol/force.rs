@@ -21,7 +21,7 @@ pub(crate) struct Target {
 }
 
 /// What became of one value: of each node whether it stood there, or why it did not say.
-pub(crate) type Freed = Vec<Result<bool, Fault>>;
+pub(crate) type ForceReplies = Vec<Result<bool, Fault>>;
 
 /// The values that have to go, so that the lock is free of any holder: the holder's, where a quorum
 /// has it; else each that was seen, for it may be that of a holder whose other votes are lost, or
@@ -89,7 +89,7 @@ pub(crate) async fn force_out(
     keys: &Arc<Keys>,
     targets: &[Target],
     node_timeout: Duration,
-) -> Vec<Freed> {
+) -> Vec<ForceReplies> {
     let ask = |target: &Target| {
         let request = Request {
             op: Op::Release,
@@ -107,7 +107,7 @@ pub(crate) async fn force_out(
         other => Err(no_answer(other)),
     };
     let asked: Vec<_> = targets.iter().map(ask).collect();
-    let mut done: Vec<Freed> = Vec::new();
+    let mut done: Vec<ForceReplies> = Vec::new();
     for replies in asked {
         done.push(replies.await.into_iter().map(freed).collect());
     }
@@ -138,7 +138,7 @@ pub(crate) fn late(node_timeout: Duration) -> Duration {
 
 /// Whether a quorum may still have the vote, or have it again, where too few have answered that it
 /// stood there.
-fn may_come_back(freed: &Freed) -> bool {
+fn may_come_back(freed: &ForceReplies) -> bool {
     let answered = freed.iter().flatten().count();
     let gone = freed.iter().flatten().filter(|held| **held).count();
     let quorum = quorum(freed.len());

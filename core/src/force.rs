@@ -8,7 +8,7 @@ use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::node::{Keys, Seen, Standing, TOLD, Value};
-use crate::protocol::force::{ForceReplies, Target, ban, force_out, late, targets};
+use crate::protocol::force::{BannedValue, ForceReplies, ban, force_out, late, targets};
 use crate::protocol::inspect::{Said, inspect};
 use crate::protocol::quorum::quorum;
 
@@ -117,7 +117,7 @@ async fn free(
         if !values.iter().all(whole) {
             return Err(no_lease(&found, name));
         }
-        let target = |value: Value| Target {
+        let target = |value: Value| BannedValue {
             ban: ban(&said, &value, client.settings.max_ttl(), late(node_timeout)),
             is_plain: value.is_ours() && !said.iter().flatten().any(|s| s.sharers.contains(&value)),
             value,

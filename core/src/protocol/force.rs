@@ -12,7 +12,7 @@ use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
 /// A value that has to go.
-pub(crate) struct Target {
+pub(crate) struct BannedValue {
     pub(crate) value: Value,
     /// For how long it is banned.
     pub(crate) ban: Duration,
@@ -87,10 +87,10 @@ const DRIFT: f64 = 0.1;
 pub(crate) async fn force_out(
     set: &Arc<Set>,
     keys: &Arc<Keys>,
-    targets: &[Target],
+    targets: &[BannedValue],
     node_timeout: Duration,
 ) -> Vec<ForceReplies> {
-    let ask = |target: &Target| {
+    let ask = |target: &BannedValue| {
         let request = Request {
             op: Op::Release,
             native: false,

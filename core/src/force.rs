@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::node::{Keys, Seen, Standing, TOLD, Value};
 use crate::protocol::force::{BannedValue, ForceReplies, ban, force_out, late, targets};
-use crate::protocol::inspect::{Said, inspect};
+use crate::protocol::inspect::{InspectReply, inspect};
 use crate::protocol::quorum::quorum;
 
 /// What a forced release has met and done: see
@@ -150,7 +150,7 @@ async fn free(
 }
 
 /// What a lock's readers still are after as many were taken away as there can have been.
-fn still_shared(said: &[Said], found: &Inspection, freed: usize) -> Error {
+fn still_shared(said: &[InspectReply], found: &Inspection, freed: usize) -> Error {
     let nodes = found.nodes().iter().zip(said).map(|(view, said)| {
         let said = match said {
             Ok(seen) => format!("{} share it", seen.readers),
@@ -167,7 +167,7 @@ fn still_shared(said: &[Said], found: &Inspection, freed: usize) -> Error {
 }
 
 /// Some readers were taken away, and then too few nodes answered to tell of the next.
-fn half_looked(said: &[Said], found: &Inspection, freed: usize) -> Error {
+fn half_looked(said: &[InspectReply], found: &Inspection, freed: usize) -> Error {
     let nodes = found.nodes().iter().zip(said);
     let nodes = nodes.filter_map(|(view, said)| {
         let fault = said.as_ref().err()?;
@@ -216,7 +216,7 @@ fn check(found: &Inspection, fence: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Contended, message).about(found.name(), holder))
 }
 
-fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
+fn no_string(said: &[InspectReply], found: &Inspection, name: &[u8]) -> Error {
     let odd = said.iter().map(|said| {
         matches!(said, Ok(seen) if seen.standing == Standing::Foreign
             && seen.value.as_ref().is_some_and(|value| value.0.is_empty()))

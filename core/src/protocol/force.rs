@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
-use crate::protocol::inspect::{Finding, Said, finding};
+use crate::protocol::inspect::{Finding, InspectReply, finding};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -27,7 +27,7 @@ pub(crate) type ForceReplies = Vec<Result<bool, Fault>>;
 /// has it; else each that was seen, for it may be that of a holder whose other votes are lost, or
 /// out of sight; of holders that share it each node names some. What is of another type than a
 /// string has none.
-pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
+pub(crate) fn targets(said: &[InspectReply]) -> Vec<Value> {
     if let Finding::Held(value, _) | Finding::Kept(value, _) = finding(said)
         && !said
             .iter()
@@ -52,7 +52,12 @@ pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
 
 /// For how long a value is banned: as long as its holder may count on a vote, on whatever
 /// node, which it got before or gets by a request that is on its way.
-pub(crate) fn ban(said: &[Said], value: &Value, max_ttl: Duration, late: Duration) -> Duration {
+pub(crate) fn ban(
+    said: &[InspectReply],
+    value: &Value,
+    max_ttl: Duration,
+    late: Duration,
+) -> Duration {
     let theirs = said.iter().flatten();
     let is_theirs = |seen: &&Seen| {
         let seen = seen.value.as_ref();

@@ -10,7 +10,7 @@ use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
 /// What a node said: what it has, or why it did not say.
-pub(crate) type Said = Result<Seen, Fault>;
+pub(crate) type InspectReply = Result<Seen, Fault>;
 
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Finding {
 
 /// What these nodes have come to. A node that is in quarantine and has nothing may have had
 /// something.
-pub(crate) fn finding(said: &[Said]) -> Finding {
+pub(crate) fn finding(said: &[InspectReply]) -> Finding {
     let quorum = quorum(said.len());
     let seen = || said.iter().flatten();
     let votes = |standing: Standing, value: &Value| {
@@ -75,7 +75,11 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
 /// # Cancel safety
 ///
 /// Nothing is changed by it, so nothing is left behind.
-pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Duration) -> Vec<Said> {
+pub(crate) async fn inspect(
+    set: &Arc<Set>,
+    keys: &Arc<Keys>,
+    node_timeout: Duration,
+) -> Vec<InspectReply> {
     let before = set.met().await;
     let said = ask_all(set, &request(keys), node_timeout).await;
     if too_few(&said) && set.meets_again(&before).await {
@@ -89,7 +93,7 @@ pub(crate) async fn inspect_each(
     set: &Arc<Set>,
     keys: &[Arc<Keys>],
     node_timeout: Duration,
-) -> Vec<Vec<Said>> {
+) -> Vec<Vec<InspectReply>> {
     let before = set.met().await;
     let mut found = Vec::with_capacity(keys.len());
     let asked: Vec<_> = keys
@@ -111,7 +115,7 @@ fn too_few(replies: &[Reply]) -> bool {
     answered.count() < quorum(replies.len())
 }
 
-fn told(replies: Vec<Reply>) -> Vec<Said> {
+fn told(replies: Vec<Reply>) -> Vec<InspectReply> {
     let said = |reply| match reply {
         Reply::Seen(seen) => Ok(*seen),
         other => Err(no_answer(other)),
@@ -154,7 +158,7 @@ mod tests {
 
     /// Of nodes that have A's or B's vote, keep the lock for A (`a`), have nothing (`-`), have
     /// nothing and are in quarantine (`q`), reserve it (`@`), or did not answer (`?`).
-    fn said(nodes: &str) -> Vec<Said> {
+    fn said(nodes: &str) -> Vec<InspectReply> {
         let seen = |standing, value: Option<&str>, quarantine| {
             Ok(Seen {
                 standing,

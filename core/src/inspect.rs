@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::foreign;
 use crate::node::{Seen, Standing, Value};
-use crate::protocol::inspect::{Finding, InspectReply, finding};
+use crate::protocol::inspect::{InspectReply, LockFinding, finding};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -189,11 +189,11 @@ impl Inspection {
     pub(crate) fn of(set: &Set, name: &[u8], said: &[InspectReply]) -> Inspection {
         let found = finding(said);
         let (verdict, holder) = match &found {
-            Finding::Held(value, votes) => (Verdict::Held, Some((value, *votes))),
-            Finding::Kept(value, votes) => (Verdict::Kept, Some((value, *votes))),
-            Finding::Free => (Verdict::Free, None),
-            Finding::Split => (Verdict::Split, None),
-            Finding::Unknown => (Verdict::Unknown, None),
+            LockFinding::Held(value, votes) => (Verdict::Held, Some((value, *votes))),
+            LockFinding::Kept(value, votes) => (Verdict::Kept, Some((value, *votes))),
+            LockFinding::Free => (Verdict::Free, None),
+            LockFinding::Split => (Verdict::Split, None),
+            LockFinding::Unknown => (Verdict::Unknown, None),
         };
         let seen = || said.iter().flatten();
         let fence = seen().map(|seen| seen.fence).max();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
-use crate::protocol::inspect::{Finding, InspectReply, finding};
+use crate::protocol::inspect::{InspectReply, LockFinding, finding};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -28,7 +28,7 @@ pub(crate) type ForceReplies = Vec<Result<bool, Fault>>;
 /// out of sight; of holders that share it each node names some. What is of another type than a
 /// string has none.
 pub(crate) fn targets(said: &[InspectReply]) -> Vec<Value> {
-    if let Finding::Held(value, _) | Finding::Kept(value, _) = finding(said)
+    if let LockFinding::Held(value, _) | LockFinding::Kept(value, _) = finding(said)
         && !said
             .iter()
             .flatten()

@@ -14,7 +14,7 @@ pub(crate) type InspectReply = Result<Seen, Fault>;
 
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum LockFinding {
     /// A quorum has this vote, of this many nodes; or this many have readers, of which this is one.
     Held(Value, usize),
     /// A quorum keeps the lock for this token, which was released.
@@ -29,7 +29,7 @@ pub(crate) enum Finding {
 
 /// What these nodes have come to. A node that is in quarantine and has nothing may have had
 /// something.
-pub(crate) fn finding(said: &[InspectReply]) -> Finding {
+pub(crate) fn finding(said: &[InspectReply]) -> LockFinding {
     let quorum = quorum(said.len());
     let seen = || said.iter().flatten();
     let votes = |standing: Standing, value: &Value| {
@@ -44,8 +44,8 @@ pub(crate) fn finding(said: &[InspectReply]) -> Finding {
         let votes = votes(seen.standing, value);
         if votes >= quorum {
             return match seen.standing {
-                Standing::Kept => Finding::Kept(value.clone(), votes),
-                _ => Finding::Held(value.clone(), votes),
+                Standing::Kept => LockFinding::Kept(value.clone(), votes),
+                _ => LockFinding::Held(value.clone(), votes),
             };
         }
     }
@@ -54,18 +54,18 @@ pub(crate) fn finding(said: &[InspectReply]) -> Finding {
     let readers = shared().filter_map(|seen| seen.value.as_ref());
     let reader = readers.max_by_key(|value| votes(Standing::Shared, value));
     if let Some(reader) = reader.filter(|_| shared().count() >= quorum) {
-        return Finding::Held(reader.clone(), shared().count());
+        return LockFinding::Held(reader.clone(), shared().count());
     }
     let is_free = |seen: &&Seen| matches!(seen.standing, Standing::Free | Standing::Reserved);
     let sure = |seen: &&Seen| seen.quarantine.is_zero();
     let unsure = |seen: &&Seen| is_free(seen) && !sure(seen);
     if seen().filter(is_free).filter(sure).count() >= quorum {
-        return Finding::Free;
+        return LockFinding::Free;
     }
     if seen().count() - seen().filter(unsure).count() >= quorum {
-        Finding::Split
+        LockFinding::Split
     } else {
-        Finding::Unknown
+        LockFinding::Unknown
     }
 }
 
@@ -192,26 +192,26 @@ mod tests {
     fn what_a_quorum_says_is_so() {
         let value = |name: &str| Value(name.as_bytes().into());
         for (nodes, expected) in [
-            ("A", Finding::Held(value("A"), 1)),
-            ("AAA", Finding::Held(value("A"), 3)),
-            ("A?A", Finding::Held(value("A"), 2)),
-            ("BAB", Finding::Held(value("B"), 2)),
-            ("ffA", Finding::Held(value("other"), 2)),
-            ("aaA", Finding::Kept(value("A"), 2)),
-            ("rrs", Finding::Held(value("A"), 2)),
-            ("rs-", Finding::Held(value("B"), 2)),
-            ("r-?", Finding::Split),
-            ("--A", Finding::Free),
-            ("-@?", Finding::Free),
-            ("AB-", Finding::Split),
-            ("A-?", Finding::Split),
-            ("aA-", Finding::Split),
-            ("ABq", Finding::Split),
-            ("A??", Finding::Unknown),
-            ("qq-", Finding::Unknown),
-            ("q-?", Finding::Unknown),
-            ("Aq?", Finding::Unknown),
-            ("???", Finding::Unknown),
+            ("A", LockFinding::Held(value("A"), 1)),
+            ("AAA", LockFinding::Held(value("A"), 3)),
+            ("A?A", LockFinding::Held(value("A"), 2)),
+            ("BAB", LockFinding::Held(value("B"), 2)),
+            ("ffA", LockFinding::Held(value("other"), 2)),
+            ("aaA", LockFinding::Kept(value("A"), 2)),
+            ("rrs", LockFinding::Held(value("A"), 2)),
+            ("rs-", LockFinding::Held(value("B"), 2)),
+            ("r-?", LockFinding::Split),
+            ("--A", LockFinding::Free),
+            ("-@?", LockFinding::Free),
+            ("AB-", LockFinding::Split),
+            ("A-?", LockFinding::Split),
+            ("aA-", LockFinding::Split),
+            ("ABq", LockFinding::Split),
+            ("A??", LockFinding::Unknown),
+            ("qq-", LockFinding::Unknown),
+            ("q-?", LockFinding::Unknown),
+            ("Aq?", LockFinding::Unknown),
+            ("???", LockFinding::Unknown),
         ] {
             assert_eq!(finding(&said(nodes)), expected, "{nodes}");
         }

@@ -36,7 +36,7 @@ use crate::clock::Instant;
 use crate::node::{Keys, Mode, Nodes, Reply, RequestContext, Value};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
-use crate::protocol::quorum::{Verdict, Vote};
+use crate::protocol::quorum::{RoundVerdict, Vote};
 use effects::{Effects, Wake};
 use env::Env;
 use votes::{Rules, Votes};
@@ -360,8 +360,8 @@ impl Claim {
             let needed = now + env.terms().timing.min_validity;
             let unanswered = |(i, vote)| if i == node { Vote::Awaited } else { vote };
             let before = self.votes.0.iter().map(|node| node.vote).enumerate();
-            fx.counts.awaited_timeout = self.votes.verdict(needed) == Verdict::Lost
-                && quorum::verdict(before.map(unanswered), needed) != Verdict::Lost;
+            fx.counts.awaited_timeout = self.votes.verdict(needed) == RoundVerdict::Lost
+                && quorum::verdict(before.map(unanswered), needed) != RoundVerdict::Lost;
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::{self, Instant};
 use crate::node::{Fault, FaultKind, Op, QueueInfo, Reply, RequestContext};
 use crate::protocol::fence::Mark;
-use crate::protocol::quorum::{self, Verdict, Vote};
+use crate::protocol::quorum::{self, RoundVerdict, Vote};
 use crate::protocol::retry;
 use crate::protocol::timing::Timing;
 
@@ -161,7 +161,7 @@ impl Votes {
     }
 
     /// The verdict on the votes that last beyond `needed`.
-    pub(super) fn verdict(&self, needed: Instant) -> Verdict {
+    pub(super) fn verdict(&self, needed: Instant) -> RoundVerdict {
         quorum::verdict(self.cast(), needed)
     }
 

@@ -11,7 +11,7 @@ use crate::mutex::lock;
 use crate::node::{Reply, RequestContext, Sink};
 use crate::protocol::claim::Event;
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::quorum::{self, Verdict, Vote};
+use crate::protocol::quorum::{self, RoundVerdict, Vote};
 use crate::wakers::Wakers;
 
 impl ClaimCell {
@@ -61,11 +61,11 @@ impl ClaimCell {
             let mut state = lock(&round.state);
             let awaited = state.0.contains(&Vote::Awaited);
             match quorum::verdict(state.0.iter().copied(), now) {
-                Verdict::Open => state.1.park(cx),
-                Verdict::Won if self.end() >= least => Poll::Ready(true),
-                Verdict::Won if awaited => state.1.park(cx),
-                Verdict::Won => Poll::Ready(false),
-                Verdict::Lost => Poll::Ready(false),
+                RoundVerdict::Open => state.1.park(cx),
+                RoundVerdict::Won if self.end() >= least => Poll::Ready(true),
+                RoundVerdict::Won if awaited => state.1.park(cx),
+                RoundVerdict::Won => Poll::Ready(false),
+                RoundVerdict::Lost => Poll::Ready(false),
             }
         })
         .await

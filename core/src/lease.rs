@@ -16,7 +16,7 @@ use crate::event::event;
 use crate::node::Mode;
 use crate::node::names::{Naming, is_same};
 use crate::protocol::acquire::local_queue::PassOutcome;
-use crate::protocol::claim_cell::{ClaimCell, Extended, Release, Watch};
+use crate::protocol::claim_cell::{ClaimCell, ExtendResult, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{HandleRelease, LeaseHandle};
 use crate::runtime::threads::Mask;
@@ -135,17 +135,17 @@ impl Lease {
         let set = &self.client.set;
         let before = set.met().await;
         let mut extended = held.hold.extend(held.lease, ttl).await;
-        if matches!(extended, Extended::Unanswered(_)) && set.meets_again(&before).await {
+        if matches!(extended, ExtendResult::Unanswered(_)) && set.meets_again(&before).await {
             extended = held.hold.extend(held.lease, ttl).await;
         }
         self.extended(extended, "extend")
     }
 
-    fn extended(&self, how: Extended, to: &str) -> Result<(), Error> {
+    fn extended(&self, how: ExtendResult, to: &str) -> Result<(), Error> {
         match how {
-            Extended::Done => Ok(()),
-            Extended::Lost => Err(self.lost_error()),
-            Extended::Unanswered(lost) => Err(lost.error(
+            ExtendResult::Done => Ok(()),
+            ExtendResult::Lost => Err(self.lost_error()),
+            ExtendResult::Unanswered(lost) => Err(lost.error(
                 &self.client.set,
                 ErrorKind::QuorumUnavailable,
                 &self.name,

@@ -41,7 +41,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 use crate::token::Token;
 use crate::wakers::{Wakers, Watchers};
 
-pub use extension::Extended;
+pub use extension::ExtendResult;
 pub(crate) use release::Release;
 pub(crate) use slot::look_for_slot;
 pub use watch::Watch;

@@ -21,12 +21,12 @@ impl ClaimCell {
     /// What is asked in the last moment of the lease may be too late on the nodes, which do nothing
     /// behind its end as it was known then. Where another request has lengthened it meanwhile, this
     /// asks once more, in what is left of the node timeout.
-    pub async fn extend(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
+    pub async fn extend(self: &Arc<Self>, lease: u32, ttl: Duration) -> ExtendResult {
         let (clock, end) = (&self.set.clock, self.end());
         let until = clock.now() + self.terms.timing.node_timeout;
         let extended = self.extend_once(lease, ttl).await;
         let goes_on = self.end() > end;
-        if !matches!(&extended, Extended::Unanswered(lost) if goes_on && lost.is_late()) {
+        if !matches!(&extended, ExtendResult::Unanswered(lost) if goes_on && lost.is_late()) {
             return extended;
         }
         let mut again = Box::pin(self.extend_once(lease, ttl));
@@ -38,7 +38,7 @@ impl ClaimCell {
         again.await.unwrap_or(extended)
     }
 
-    async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
+    async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> ExtendResult {
         let now = self.set.clock.now();
         let round = Arc::new(Extension {
             hold: self.clone(),
@@ -50,7 +50,7 @@ impl ClaimCell {
             ..Event::Extends { lease, ttl }.into()
         };
         if !self.act(act, now).done {
-            return Extended::Lost;
+            return ExtendResult::Lost;
         }
         // A vote may have been confirmed and be worth less than that by now: its
         // node's clock has stepped, or a late reply to an earlier request denied
@@ -69,13 +69,13 @@ impl ClaimCell {
             }
         })
         .await
-        .then_some(Extended::Done)
+        .then_some(ExtendResult::Done)
         .filter(|_| self.holds(lease))
         .unwrap_or_else(|| {
             if self.holds(lease) {
-                Extended::Unanswered(self.so_far())
+                ExtendResult::Unanswered(self.so_far())
             } else {
-                Extended::Lost
+                ExtendResult::Lost
             }
         })
     }
@@ -83,7 +83,7 @@ impl ClaimCell {
 
 /// How an extension ended.
 #[derive(Debug)]
-pub enum Extended {
+pub enum ExtendResult {
     /// A quorum confirmed it.
     Done,
     /// Too few nodes answered; the lease is valid as long as it was.

@@ -9,7 +9,7 @@ use crate::clock::{Clock, Sleep};
 use crate::node::names::{Naming, aux};
 use crate::node::{Fault, Keys, Link, Mode, Repair, Waits};
 use crate::protocol::claim::Path;
-use crate::protocol::claim_cell::Extended;
+use crate::protocol::claim_cell::ExtendResult;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
 
@@ -171,10 +171,13 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
             Poll::Pending if lengthened => {
                 node.answers(late, Reply::Extended { repaired: false });
                 let ended = last.as_mut().poll(&mut cx);
-                assert!(matches!(ended, Poll::Ready(Extended::Done)), "{ended:?}");
+                assert!(
+                    matches!(ended, Poll::Ready(ExtendResult::Done)),
+                    "{ended:?}"
+                );
             }
             ended => {
-                let unanswered = matches!(ended, Poll::Ready(Extended::Unanswered(_)));
+                let unanswered = matches!(ended, Poll::Ready(ExtendResult::Unanswered(_)));
                 assert!(unanswered && !lengthened, "{ended:?}");
             }
         }
@@ -230,9 +233,9 @@ fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
         };
         nodes[2].answers(on_time, reply);
         match extends.as_mut().poll(&mut cx) {
-            Poll::Ready(Extended::Done) => assert!(comes),
+            Poll::Ready(ExtendResult::Done) => assert!(comes),
             ended => {
-                let unanswered = matches!(ended, Poll::Ready(Extended::Unanswered(_)));
+                let unanswered = matches!(ended, Poll::Ready(ExtendResult::Unanswered(_)));
                 assert!(unanswered && !comes, "{ended:?}");
             }
         }

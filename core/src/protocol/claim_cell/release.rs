@@ -40,7 +40,7 @@ impl Release {
             .fetch_add(open, Ordering::AcqRel);
         let state = Mutex::new(ReleaseReplies {
             open,
-            ..Answers::default()
+            ..ReleaseReplies::default()
         });
         Arc::new(Release {
             set: set.clone(),

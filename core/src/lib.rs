@@ -155,7 +155,7 @@ pub mod sim {
     pub use crate::protocol::acquire::local_queue::LocalQueues;
     pub use crate::protocol::acquire::{AcquireResult, Wait, acquire};
     pub use crate::protocol::asked::Asked;
-    pub use crate::protocol::claim::Terms;
+    pub use crate::protocol::claim::LockParams;
     pub use crate::protocol::claim_cell::{ClaimCell, ExtendResult, Watch};
     pub use crate::protocol::counters::Counters;
     pub use crate::protocol::loss::LossReason;

@@ -8,7 +8,7 @@ use crate::lease::Lease;
 use crate::node::{Keys, Mode};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, AcquireResult, Wait};
-use crate::protocol::claim::Terms;
+use crate::protocol::claim::LockParams;
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{LeaseHandle, SharedLease};
 use crate::protocol::timed::CallTimer;
@@ -112,7 +112,7 @@ impl Lock {
     async fn win_once(
         &self,
         client: &Arc<Inner>,
-        terms: &Terms,
+        terms: &LockParams,
         wait: Option<Duration>,
     ) -> Result<Win, Error> {
         let keys = &terms.keys;

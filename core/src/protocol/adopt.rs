@@ -17,7 +17,7 @@ use crate::protocol::acquire::Attempt;
 use crate::protocol::acquire::failed::WaitKind;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
-use crate::protocol::claim::{Path, Terms};
+use crate::protocol::claim::{LockParams, Path};
 use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Dropping the future gives back what was taken over.
 pub(crate) async fn adopt(
     set: &Arc<Set>,
-    terms: &Terms,
+    terms: &LockParams,
     name: &[u8],
     deadline: Instant,
 ) -> Result<Arc<ClaimCell>, Error> {

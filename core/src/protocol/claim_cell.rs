@@ -33,7 +33,7 @@ use crate::node::{
 };
 use crate::owner::Bound;
 use crate::protocol::claim::effects::{Ask, Counts, Effects, LeaseEnd, Wake, Warnings};
-use crate::protocol::claim::{Claim, ClaimInit, Event, Phase, Terms};
+use crate::protocol::claim::{Claim, ClaimInit, Event, LockParams, Phase};
 use crate::protocol::counters::{Counters, count};
 use crate::protocol::loss::LossReason;
 use crate::protocol::set::{Outgoing, Set};
@@ -52,7 +52,7 @@ pub struct ClaimCell {
     /// Itself, to be the sink of what it sends.
     me: Weak<ClaimCell>,
     pub(crate) set: Arc<Set>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: LockParams,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
     /// What its token was drawn as.
@@ -132,7 +132,12 @@ impl ClaimCell {
     /// Draws a token and asks all nodes for their votes, once: this round decides. `block`: how
     /// many fences are asked for; one, and one for each lease that may follow on the same token.
     /// `slot`: the slot of a semaphore; any without.
-    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<ClaimCell> {
+    pub fn begin(
+        set: &Arc<Set>,
+        terms: &LockParams,
+        block: u32,
+        slot: Option<u32>,
+    ) -> Arc<ClaimCell> {
         let now = set.clock.now();
         let hold = ClaimCell::new(set, terms, block, None, None, now);
         match slot {
@@ -149,7 +154,7 @@ impl ClaimCell {
     /// node in whose queue the waiter stands already, or may.
     pub(crate) fn new(
         set: &Arc<Set>,
-        terms: &Terms,
+        terms: &LockParams,
         block: u32,
         waiter: Option<Waiter>,
         queued: Option<usize>,

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quorlock::sim::{
-    AcquireResult, Asked, ClaimCell, Inbox, Set, Terms, Timing, Wait, Waits, acquire,
+    AcquireResult, Asked, ClaimCell, Inbox, LockParams, Set, Timing, Wait, Waits, acquire,
 };
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
@@ -61,8 +61,8 @@ const WAITS: Waits = Waits {
     most: 10_000,
 };
 
-fn terms() -> Terms {
-    Terms {
+fn terms() -> LockParams {
+    LockParams {
         keys: keys_of(KEY, WAITS, None),
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    AcquireResult, Asked, Inbox, Instant, Keys, LocalQueues, Mode, Set, Terms, Timing, Wait, Waits,
-    acquire,
+    AcquireResult, Asked, Inbox, Instant, Keys, LocalQueues, LockParams, Mode, Set, Timing, Wait,
+    Waits, acquire,
 };
 use quorlock_sim::contender::{KEYS, keys_of};
 use quorlock_sim::random::Random;
@@ -21,9 +21,9 @@ const WAITS: Waits = Waits {
     most: 10_000,
 };
 
-fn terms(mode: Mode) -> Terms {
+fn terms(mode: Mode) -> LockParams {
     let keys = keys_of(KEYS[0], WAITS, Some(Duration::from_secs(600)));
-    Terms {
+    LockParams {
         keys: Arc::new(Keys {
             mode,
             ..(*keys).clone()

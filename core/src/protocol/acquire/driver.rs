@@ -25,7 +25,7 @@ use crate::clock::{Instant, Sleep};
 use crate::node::{Mode, Nodes};
 use crate::protocol::acquire::inbox::{Inbox, Notice, Registration};
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::claim::{IN_A_ROW, Path, Terms, home};
+use crate::protocol::claim::{IN_A_ROW, LockParams, Path, home};
 use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{Kind, quorum};
@@ -35,7 +35,7 @@ use crate::protocol::set::Set;
 /// queues are left.
 pub(crate) struct AcquireLoop<'a> {
     set: &'a Arc<Set>,
-    terms: &'a Terms,
+    terms: &'a LockParams,
     /// Our place in the line of this client.
     place: &'a LocalPlace,
     /// The nodes as the lock's homes.
@@ -101,7 +101,7 @@ impl<'a> AcquireLoop<'a> {
     pub(crate) fn new(
         set: &'a Arc<Set>,
         inbox: &'a Arc<Inbox>,
-        terms: &'a Terms,
+        terms: &'a LockParams,
         place: &'a LocalPlace,
     ) -> AcquireLoop<'a> {
         AcquireLoop {

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use crate::hash::HashMap;
 use crate::node::{LockId, Mode};
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::claim::{IN_A_ROW, Terms};
+use crate::protocol::claim::{IN_A_ROW, LockParams};
 use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::renewal::WatchHandle;
 use crate::sync::{Mutex, lock};
@@ -55,7 +55,7 @@ struct LocalWaiters {
 #[derive(Debug)]
 struct LocalWaiter {
     /// What is asked for.
-    terms: Terms,
+    terms: LockParams,
     call: Mutex<Wakeup>,
 }
 
@@ -197,7 +197,7 @@ impl LocalQueue {
 impl LocalQueues {
     /// Takes a place at the end of a queue; `None` if `most` others wait there behind the call that
     /// asks or holds.
-    pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<LocalPlace> {
+    pub(crate) fn enter(self: &Arc<Self>, terms: &LockParams, most: usize) -> Option<LocalPlace> {
         let id = terms.keys.id();
         let mut table = lock(&self.0);
         let mode = terms.keys.mode;
@@ -431,8 +431,8 @@ mod tests {
     use crate::protocol::timing::Timing;
     use std::time::Duration;
 
-    pub(super) fn terms() -> Terms {
-        Terms {
+    pub(super) fn terms() -> LockParams {
+        LockParams {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
                 aux: aux("lock:", b"lock:{k}", Naming::Tagged),
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(lines.waiting(), 0);
     }
 
-    fn terms_of(mode: Mode) -> Terms {
+    fn terms_of(mode: Mode) -> LockParams {
         let mut terms = terms();
         terms.keys = Arc::new(Keys {
             mode,

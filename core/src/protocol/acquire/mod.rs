@@ -24,7 +24,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown, within_wait};
 use crate::node::Mode;
-use crate::protocol::claim::Terms;
+use crate::protocol::claim::LockParams;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim_cell::{ClaimCell, look_for_slot};
 use crate::protocol::quorum::Kind;
@@ -62,7 +62,7 @@ pub struct Wait<'a> {
 /// in the line is left.
 pub async fn acquire<T>(
     set: &Arc<Set>,
-    terms: &Terms,
+    terms: &LockParams,
     name: &[u8],
     wait: Wait<'_>,
     mut reenter: impl FnMut() -> Option<T>,
@@ -110,7 +110,7 @@ pub async fn acquire<T>(
 async fn once<T>(
     set: &Arc<Set>,
     inbox: &Arc<Inbox>,
-    terms: &Terms,
+    terms: &LockParams,
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<AcquireResult<T>, Error> {
@@ -162,7 +162,7 @@ async fn within<T>(set: &Set, ends: Instant, what: impl Future<Output = T>) -> O
 async fn try_once<T>(
     set: &Arc<Set>,
     inbox: &Arc<Inbox>,
-    terms: &Terms,
+    terms: &LockParams,
     slot: Option<u32>,
     reenter: &mut impl FnMut() -> Option<T>,
 ) -> Result<AcquireResult<T>, NoQuorum> {

@@ -42,7 +42,7 @@ use env::Env;
 use votes::{Rules, Votes};
 
 pub(crate) use lease::IN_A_ROW;
-pub use terms::Terms;
+pub use terms::LockParams;
 pub(crate) use votes::Phase;
 
 /// One token's life. See the [module documentation](self).

@@ -10,7 +10,7 @@ use crate::protocol::timing::Timing;
 
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct LockParams {
     /// Which lock.
     pub keys: Arc<Keys>,
     /// The label that goes with the token; empty for none.
@@ -27,11 +27,11 @@ pub struct Terms {
     pub group: Group,
 }
 
-impl Terms {
+impl LockParams {
     /// Whether a lease on these terms is as good as one on those. All of them are taken apart
     /// here, so that a new one does not compile before it was thought of.
-    pub(crate) fn serves(&self, other: &Terms) -> bool {
-        let Terms {
+    pub(crate) fn serves(&self, other: &LockParams) -> bool {
+        let LockParams {
             keys,
             timing,
             // The client's own.

@@ -19,7 +19,7 @@ const NOW: Instant = Instant(1_000_000_000);
 /// A world in which each node is in the state that the test says.
 #[derive(Clone)]
 struct World {
-    terms: Terms,
+    terms: LockParams,
     out: Nodes,
     late: Nodes,
     stepped: u64,
@@ -28,7 +28,7 @@ struct World {
 }
 
 impl Env for World {
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &LockParams {
         &self.terms
     }
 
@@ -91,7 +91,7 @@ impl Env for World {
 
 fn world() -> World {
     World {
-        terms: Terms {
+        terms: LockParams {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
                 aux: aux("lock:", b"lock:{k}", Naming::Tagged),

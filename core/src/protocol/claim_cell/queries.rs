@@ -15,7 +15,7 @@ use crate::lean::push_exact;
 use crate::node::{Keys, Mode, Nodes, Value};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
-use crate::protocol::claim::{Claim, Event, Path, Phase, Terms};
+use crate::protocol::claim::{Claim, Event, LockParams, Path, Phase};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::token::Token;
@@ -145,7 +145,7 @@ impl ClaimCell {
     }
 
     /// What its lock asked for.
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &LockParams {
         &self.terms
     }
 
@@ -260,7 +260,7 @@ impl ClaimCell {
 
     /// Ends the lease and begins another, for a request with these `terms`. False, and nothing has
     /// changed, unless the lease is good enough for that.
-    pub(crate) fn pass_on(&self, terms: &Terms) -> bool {
+    pub(crate) fn pass_on(&self, terms: &LockParams) -> bool {
         let event = Event::PassesOn {
             label: &terms.label,
             group: terms.group,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::ClaimCell;
 use crate::node::Nodes;
-use crate::protocol::claim::{Path, Terms, home};
+use crate::protocol::claim::{LockParams, Path, home};
 use crate::protocol::set::Set;
 
 /// Which slot is free, as the home says, for a call that does not wait.
-pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> {
+pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &LockParams) -> Option<u32> {
     let now = set.clock.now();
     let ids = set.links.iter().map(|link| link.id());
     let order = home::order(&terms.keys.lock, ids);

@@ -63,8 +63,8 @@ impl Slow {
     }
 }
 
-pub(super) fn terms(key: &[u8]) -> Terms {
-    Terms {
+pub(super) fn terms(key: &[u8]) -> LockParams {
+    LockParams {
         keys: Arc::new(Keys {
             lock: key.into(),
             aux: aux("lock:", key, Naming::Tagged),
@@ -260,7 +260,7 @@ fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
     let ms = Duration::from_millis;
     tends(TTL * 2 / 5);
     assert!(nodes.iter().all(|node| asked(node) == 1));
-    let next = Terms {
+    let next = LockParams {
         label: Arc::new("next".to_owned()),
         ..terms(b"lock:{a}")
     };

@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::owner::Bound;
-use crate::protocol::claim::Terms;
+use crate::protocol::claim::LockParams;
 use crate::protocol::claim::env::{BoundThread, Env};
 use crate::protocol::set::Set;
 
 /// The world as one claim reads it.
 pub(super) struct CellEnv<'a> {
     set: &'a Set,
-    terms: &'a Terms,
+    terms: &'a LockParams,
     bound: &'a Option<Arc<Bound>>,
 }
 
 impl<'a> CellEnv<'a> {
-    pub(super) fn of(set: &'a Set, terms: &'a Terms, bound: &'a Option<Arc<Bound>>) -> CellEnv<'a> {
+    pub(super) fn of(
+        set: &'a Set,
+        terms: &'a LockParams,
+        bound: &'a Option<Arc<Bound>>,
+    ) -> CellEnv<'a> {
         CellEnv { set, terms, bound }
     }
 
@@ -27,7 +31,7 @@ impl<'a> CellEnv<'a> {
 }
 
 impl Env for CellEnv<'_> {
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &LockParams {
         self.terms
     }
 

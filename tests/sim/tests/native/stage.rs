@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    AcquireResult, Asked, ClaimCell, Inbox, LocalQueues, Set, Terms, Timing, Wait, Waits, Watchdog,
-    acquire,
+    AcquireResult, Asked, ClaimCell, Inbox, LocalQueues, LockParams, Set, Timing, Wait, Waits,
+    Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -26,8 +26,8 @@ pub const WAITS: Waits = Waits {
     most: 10_000,
 };
 
-pub fn terms() -> Terms {
-    Terms {
+pub fn terms() -> LockParams {
+    LockParams {
         keys: keys_of(KEYS[0], WAITS, Some(Duration::from_secs(600))),
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(500)),
@@ -96,7 +96,7 @@ impl Stage {
         self.wants(client, long, terms())
     }
 
-    pub fn wants(&self, client: usize, long: Duration, terms: Terms) -> Attempt {
+    pub fn wants(&self, client: usize, long: Duration, terms: LockParams) -> Attempt {
         let won = Arc::new(Mutex::new(None));
         let (set, result) = (self.sets[client].clone(), won.clone());
         let inbox = Inbox::new(self.world.inbox(client), &set.links);

@@ -75,8 +75,8 @@ impl Link for Slow {
     }
 }
 
-fn terms(mode: Mode) -> Terms {
-    Terms {
+fn terms(mode: Mode) -> LockParams {
+    LockParams {
         keys: Arc::new(Keys {
             lock: b"lock:{k}"[..].into(),
             aux: aux("lock:", b"lock:{k}", Naming::Tagged),

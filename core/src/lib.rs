@@ -154,7 +154,7 @@ pub mod sim {
     pub use crate::protocol::acquire::inbox::Inbox;
     pub use crate::protocol::acquire::local_queue::LocalQueues;
     pub use crate::protocol::acquire::{AcquireResult, Wait, acquire};
-    pub use crate::protocol::asked::Asked;
+    pub use crate::protocol::asked::LeaseOptions;
     pub use crate::protocol::claim::LockParams;
     pub use crate::protocol::claim_cell::{ClaimCell, ExtendResult, Watch};
     pub use crate::protocol::counters::Counters;

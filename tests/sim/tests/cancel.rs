@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quorlock::sim::{
-    AcquireResult, Asked, ClaimCell, Inbox, LockParams, Set, Timing, Wait, Waits, acquire,
+    AcquireResult, ClaimCell, Inbox, LeaseOptions, LockParams, Set, Timing, Wait, Waits, acquire,
 };
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
@@ -67,7 +67,7 @@ fn terms() -> LockParams {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
-        asked: Asked::default(),
+        asked: LeaseOptions::default(),
         bound: None,
         group: Default::default(),
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    AcquireResult, Asked, Inbox, Instant, Keys, LocalQueues, LockParams, Mode, Set, Timing, Wait,
-    Waits, acquire,
+    AcquireResult, Inbox, Instant, Keys, LeaseOptions, LocalQueues, LockParams, Mode, Set, Timing,
+    Wait, Waits, acquire,
 };
 use quorlock_sim::contender::{KEYS, keys_of};
 use quorlock_sim::random::Random;
@@ -31,7 +31,7 @@ fn terms(mode: Mode) -> LockParams {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(250)),
         drift: 0.01,
-        asked: Asked::default(),
+        asked: LeaseOptions::default(),
         bound: None,
         group: Default::default(),
     }

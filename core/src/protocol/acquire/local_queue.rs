@@ -449,7 +449,7 @@ mod tests {
             label: Arc::default(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
-            asked: crate::protocol::asked::Asked {
+            asked: crate::protocol::asked::LeaseOptions {
                 renew: true,
                 ..Default::default()
             },

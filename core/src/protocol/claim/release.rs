@@ -175,7 +175,7 @@ impl Claim {
     }
 
     /// How the release of this token leaves the lock: taken to the end of its
-    /// [`keep`](crate::protocol::asked::Asked::keep), at whatever rate the nodes' clocks go.
+    /// [`keep`](crate::protocol::asked::LeaseOptions::keep), at whatever rate the nodes' clocks go.
     fn after_release(&self, now: Instant, env: &impl Env) -> AfterRelease {
         let keep = env.terms().asked.keep;
         if self.mode(env) == Mode::Shared {

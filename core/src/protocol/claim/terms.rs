@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::node::{Keys, Mode};
 use crate::owner::Bound;
-use crate::protocol::asked::Asked;
+use crate::protocol::asked::LeaseOptions;
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 
@@ -20,7 +20,7 @@ pub struct LockParams {
     /// Bound on the difference of clock rates.
     pub drift: f64,
     /// What another request for the lock is compared with.
-    pub asked: Asked,
+    pub asked: LeaseOptions,
     /// The thread that the lease is bound to.
     pub bound: Option<Arc<Bound>>,
     /// By which metrics tell it from others.

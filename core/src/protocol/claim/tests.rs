@@ -108,7 +108,7 @@ fn world() -> World {
             label: Arc::default(),
             timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
-            asked: crate::protocol::asked::Asked {
+            asked: crate::protocol::asked::LeaseOptions {
                 ttl: TTL,
                 renew: true,
                 ..Default::default()

@@ -81,7 +81,7 @@ pub(super) fn terms(key: &[u8]) -> LockParams {
         label: Default::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
-        asked: crate::protocol::asked::Asked {
+        asked: crate::protocol::asked::LeaseOptions {
             renew: true,
             ..Default::default()
         },
@@ -282,9 +282,9 @@ fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
 
 /// A node that writes down what it is asked.
 #[derive(Default)]
-struct Asked(Mutex<Vec<Request>>);
+struct LeaseOptions(Mutex<Vec<Request>>);
 
-impl Link for Asked {
+impl Link for LeaseOptions {
     fn send(
         &self,
         request: Request,
@@ -307,7 +307,7 @@ impl Link for Asked {
 fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with_its_place() {
     let second = Duration::from_secs(1);
     for (ttl, long) in [(TTL, Duration::from_millis(1_800)), (second, second)] {
-        let nodes: Vec<Arc<Asked>> = (0..3).map(|_| Arc::default()).collect();
+        let nodes: Vec<Arc<LeaseOptions>> = (0..3).map(|_| Arc::default()).collect();
         let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
         let clock = Arc::new(ByHand(NOW.0.into()));
         let set = Set::new(

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    AcquireResult, Asked, ClaimCell, Inbox, LocalQueues, LockParams, Set, Timing, Wait, Waits,
-    Watchdog, acquire,
+    AcquireResult, ClaimCell, Inbox, LeaseOptions, LocalQueues, LockParams, Set, Timing, Wait,
+    Waits, Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -32,7 +32,7 @@ pub fn terms() -> LockParams {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(500)),
         drift: 0.01,
-        asked: Asked::default(),
+        asked: LeaseOptions::default(),
         bound: None,
         group: Default::default(),
     }

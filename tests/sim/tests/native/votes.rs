@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Asked, LockParams, LossReason};
+use quorlock::sim::{LeaseOptions, LockParams, LossReason};
 use quorlock_sim::world::{FaultEvent, MS, Time, Ways};
 
 use crate::stage::{QUARANTINE, Stage, TTL, terms, with_and_without};
@@ -214,9 +214,9 @@ fn a_fence_is_written_back_beyond_all_that_is_stored() {
 fn a_holder_is_forced_out() -> Result<(), String> {
     let stage = Stage::new(3);
     let renewed = LockParams {
-        asked: Asked {
+        asked: LeaseOptions {
             renew: true,
-            ..Asked::default()
+            ..LeaseOptions::default()
         },
         ..terms()
     };

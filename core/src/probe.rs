@@ -15,7 +15,7 @@ use crate::config::defaults;
 use crate::error::Error;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::QuarantineCause;
-use crate::node::redis::replies::{self, Outcome};
+use crate::node::redis::replies::{self, RequestOutcome};
 use crate::node::redis::{hashed, map, resp, script};
 use crate::node::{Op, Reply, Request, names};
 
@@ -111,13 +111,13 @@ pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
         return Ok(None);
     };
     let said = match replies::outcome(op, &reply) {
-        Outcome::Reply(reply, time) => Said::Reply(reply, time),
-        Outcome::Demoted(fault) | Outcome::Elsewhere(_, fault) => {
+        RequestOutcome::Reply(reply, time) => Said::Reply(reply, time),
+        RequestOutcome::Demoted(fault) | RequestOutcome::Elsewhere(_, fault) => {
             Said::Reply(Reply::Failed(fault), None)
         }
-        Outcome::NoScript => Said::NoScript,
-        Outcome::OtherRecord => Said::OtherRecord,
-        Outcome::AskByScript => unreachable!("a script was asked"),
+        RequestOutcome::NoScript => Said::NoScript,
+        RequestOutcome::OtherRecord => Said::OtherRecord,
+        RequestOutcome::AskByScript => unreachable!("a script was asked"),
     };
     Ok(Some((said, end)))
 }

@@ -48,7 +48,7 @@ use super::connect::{NewConnection, Target, broken};
 use super::outbox::{Item, Outbox};
 use super::pipe::InFlight;
 use super::pushes::Push;
-use super::replies::Outcome;
+use super::replies::RequestOutcome;
 use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
@@ -115,7 +115,7 @@ pub(crate) struct Connection {
     /// Releases that the node could not carry out.
     postponed: VecDeque<Box<Item>>,
     /// What the reply that came last has told, and is yet to be looked at.
-    done: VecDeque<(Box<Item>, Outcome)>,
+    done: VecDeque<(Box<Item>, RequestOutcome)>,
     /// The longest that anybody was ready to wait for this node.
     patience: Duration,
     /// No item is due before this moment.

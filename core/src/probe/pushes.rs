@@ -10,7 +10,7 @@ use crate::node::{Hint, Link};
 
 /// What came, as a connection tells it apart.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Came {
+pub enum PushKind {
     /// The answer to a request.
     Reply,
     /// A message for a waiter.
@@ -36,14 +36,14 @@ impl Stream {
     /// # Errors
     ///
     /// What no server sends: the connection is given up.
-    pub fn take(&mut self, bytes: &[u8], came: &mut Vec<Came>) -> io::Result<()> {
+    pub fn take(&mut self, bytes: &[u8], came: &mut Vec<PushKind>) -> io::Result<()> {
         self.0.add(bytes);
         while let Some(next) = self.0.next()? {
             came.push(match next {
-                Incoming::Reply(_) => Came::Reply,
-                Incoming::Push(Push::Message(call)) => Came::Message(call),
-                Incoming::Push(Push::Subscribed) => Came::Subscribed,
-                Incoming::Push(Push::Stray | Push::Listens) => Came::Stray,
+                Incoming::Reply(_) => PushKind::Reply,
+                Incoming::Push(Push::Message(call)) => PushKind::Message(call),
+                Incoming::Push(Push::Subscribed) => PushKind::Subscribed,
+                Incoming::Push(Push::Stray | Push::Listens) => PushKind::Stray,
             });
         }
         Ok(())

@@ -23,12 +23,12 @@ pub enum PushKind {
 
 /// A connection's input, for a client whose inbox is `channel`.
 #[allow(missing_debug_implementations)]
-pub struct Stream(Input);
+pub struct PushStream(Input);
 
-impl Stream {
+impl PushStream {
     /// Nothing has arrived so far.
-    pub fn new(channel: &[u8]) -> Stream {
-        Stream(Input::new(channel.into()))
+    pub fn new(channel: &[u8]) -> PushStream {
+        PushStream(Input::new(channel.into()))
     }
 
     /// Takes what has arrived; adds what is whole to `came`.

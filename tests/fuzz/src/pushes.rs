@@ -3,7 +3,7 @@
 
 use std::io;
 
-use quorlock::sim::probe::pushes::{PushKind, Stream};
+use quorlock::sim::probe::pushes::{PushKind, PushStream};
 
 /// The first byte says how long the pieces are.
 pub(crate) const SEEDS: &[&[u8]] = &[
@@ -35,7 +35,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn read(stream: &[u8], piece: usize) -> (Vec<PushKind>, io::Result<()>) {
-    let (mut input, mut came) = (Stream::new(INBOX), Vec::new());
+    let (mut input, mut came) = (PushStream::new(INBOX), Vec::new());
     for piece in stream.chunks(piece) {
         if let Err(error) = input.take(piece, &mut came) {
             return (came, Err(error));

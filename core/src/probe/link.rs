@@ -29,7 +29,7 @@ pub const SENTINEL: &str = "sentinel";
 /// A stream, once it is there.
 pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
 /// The task of a link, which has to be spawned.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type LinkTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What dials for one link.
 struct Simulated(Box<dyn Fn(&str) -> Dialled + Send + Sync>);
@@ -122,7 +122,7 @@ impl Door {
         (password, db): (Option<&str>, i64),
         fails_over: Option<&str>,
         dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
-    ) -> (Arc<dyn Link>, Task) {
+    ) -> (Arc<dyn Link>, LinkTask) {
         let at = |host: &str| Endpoint::Tcp {
             host: host.into(),
             port: 6379,
@@ -165,8 +165,8 @@ impl Door {
         node: usize,
         seeds: &[&str],
         dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
-        spawn: impl Fn(Task) + Send + Sync + 'static,
-    ) -> (Arc<dyn Link>, Task) {
+        spawn: impl Fn(LinkTask) + Send + Sync + 'static,
+    ) -> (Arc<dyn Link>, LinkTask) {
         let at = |host: &&str| Endpoint::Tcp {
             host: (*host).to_owned(),
             port: 6379,
@@ -193,7 +193,7 @@ impl Door {
         let lasting = self.lasting;
         let spawn = move |worker| spawn(task_of(worker, lasting));
         let link = ClusterLink::new(target, None, Box::new(spawn));
-        let task: Task = if lasting {
+        let task: LinkTask = if lasting {
             Box::pin(link.last())
         } else {
             Box::pin(link.run())
@@ -202,7 +202,7 @@ impl Door {
     }
 }
 
-fn task_of(worker: Worker, lasting: bool) -> Task {
+fn task_of(worker: Worker, lasting: bool) -> LinkTask {
     if lasting {
         Box::pin(worker.last())
     } else {

@@ -27,12 +27,12 @@ pub use crate::node::redis::dial::Bytes;
 pub const SENTINEL: &str = "sentinel";
 
 /// A stream, once it is there.
-pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
+pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
 /// The task of a link, which has to be spawned.
 pub type LinkTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What dials for one link.
-struct Simulated(Box<dyn Fn(&str) -> Dialled + Send + Sync>);
+struct Simulated(Box<dyn Fn(&str) -> DialFuture + Send + Sync>);
 
 impl Dial for Simulated {
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
@@ -121,7 +121,7 @@ impl Door {
         node: usize,
         (password, db): (Option<&str>, i64),
         fails_over: Option<&str>,
-        dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
+        dial: impl Fn(&str) -> DialFuture + Send + Sync + 'static,
     ) -> (Arc<dyn Link>, LinkTask) {
         let at = |host: &str| Endpoint::Tcp {
             host: host.into(),
@@ -164,7 +164,7 @@ impl Door {
         &self,
         node: usize,
         seeds: &[&str],
-        dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
+        dial: impl Fn(&str) -> DialFuture + Send + Sync + 'static,
         spawn: impl Fn(LinkTask) + Send + Sync + 'static,
     ) -> (Arc<dyn Link>, LinkTask) {
         let at = |host: &&str| Endpoint::Tcp {

@@ -32,9 +32,9 @@ pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + 
 pub type LinkTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What dials for one link.
-struct Simulated(Box<dyn Fn(&str) -> DialFuture + Send + Sync>);
+struct SimulatedDial(Box<dyn Fn(&str) -> DialFuture + Send + Sync>);
 
-impl Dial for Simulated {
+impl Dial for SimulatedDial {
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
         let dialled = (self.0)(&shown(endpoint));
         Box::pin(async move {
@@ -148,7 +148,7 @@ impl Door {
                 origin: Origin::Caller,
                 shown: self.names[node].clone(),
             },
-            dial: Arc::new(Simulated(Box::new(dial))),
+            dial: Arc::new(SimulatedDial(Box::new(dial))),
             node,
             gate: self.gate.clone(),
             located: Location::default(),
@@ -184,7 +184,7 @@ impl Door {
                 origin: Origin::Caller,
                 shown: self.names[node].clone(),
             },
-            dial: Arc::new(Simulated(Box::new(dial))),
+            dial: Arc::new(SimulatedDial(Box::new(dial))),
             node,
             gate: self.gate.clone(),
             located: Location::default(),

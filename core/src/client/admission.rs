@@ -14,7 +14,7 @@ use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::names;
 use crate::node::redis::connect::{Location, Target};
-use crate::node::redis::dial::Sockets;
+use crate::node::redis::dial::SystemDial;
 use crate::node::redis::tls::Tls;
 use crate::node::redis::{declare, subscription};
 use crate::protocol::set::Set;
@@ -141,7 +141,7 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
 pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>) -> Target {
     Target {
         address: address.clone(),
-        dial: Arc::new(Sockets {
+        dial: Arc::new(SystemDial {
             tls: tls.clone(),
             clock: gate.clock.clone(),
             warn: gate.warn,

@@ -106,13 +106,13 @@ pub(crate) trait Dial: Send + Sync {
 /// Sockets of the system, in a tokio runtime, with these settings where a URL asks
 /// for TLS.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
-pub(crate) struct Sockets {
+pub(crate) struct SystemDial {
     pub(crate) tls: Tls,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) warn: fn(LogEvent),
 }
 
-impl Dial for Sockets {
+impl Dial for SystemDial {
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
         Box::pin(dial(endpoint, None, self))
     }
@@ -141,7 +141,7 @@ impl Dial for Sockets {
 async fn dial(
     endpoint: &Endpoint,
     at: Option<SocketAddr>,
-    sockets: &Sockets,
+    sockets: &SystemDial,
 ) -> Result<Stream, DialError> {
     let tcp = async |host: &str, port| match at {
         None => tcp(host, port, &sockets.clock).await,

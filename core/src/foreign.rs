@@ -115,7 +115,7 @@ mod tests {
         use crate::export::Exported;
         use crate::node::address::Endpoint;
         use crate::node::admission::record::Record;
-        use crate::node::admission::{Expected, Info, Server};
+        use crate::node::admission::{Expected, Info, ServerFacts};
         use crate::node::redis::{map, replies, server_error};
         use crate::node::{Fault, FaultKind, Op, Value};
         use crate::{Client, blocking};
@@ -163,7 +163,7 @@ mod tests {
         ] {
             let why = Info::parse(&what).unfit(false);
             shown.extend(why.map(|why| ("INFO", why)));
-            let server = Server::parse(&what);
+            let server = ServerFacts::parse(&what);
             let version = server.flavor.version().map(str::to_owned);
             let parts = [version, server.eviction];
             shown.extend(parts.into_iter().flatten().map(|part| ("a report", part)));

@@ -47,7 +47,7 @@ pub use info::{Info, Newness, may_have_voted};
 pub use record::Record;
 pub(crate) use record::beginning;
 pub use roster::Roster;
-pub(crate) use server::Server;
+pub(crate) use server::ServerFacts;
 pub use steps::StepWatch;
 pub use survey::Survey;
 

@@ -23,7 +23,7 @@ use super::target::{How, Target};
 use super::trial::{TrialResult, trial};
 use crate::node::address::Endpoint;
 use crate::node::admission::{
-    DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, Server,
+    DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, ServerFacts,
 };
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
@@ -94,7 +94,7 @@ impl Obstacle {
 #[derive(Debug, Default)]
 pub(crate) struct Diagnosis {
     pub(crate) stopped: Option<Obstacle>,
-    pub(crate) server: Server,
+    pub(crate) server: ServerFacts,
     /// It does not answer `INFO`.
     pub(crate) info_lacks: bool,
     /// Which servers its sentinels name, where those are not one.
@@ -232,7 +232,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let said = said.map_err(refused_or_lacks)?;
     looked.info_lacks = said.is_none();
     let said = said.unwrap_or_default();
-    looked.server = Server::parse(&said);
+    looked.server = ServerFacts::parse(&said);
     let info = Info::parse(&said);
     looked.run = info.run.clone();
     looked.runless = is_runless(&info);

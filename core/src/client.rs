@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared::Shared;
+use shared::ClientCore;
 
 use crate::election::Election;
 use crate::error::{Error, ErrorKind};
@@ -53,7 +53,7 @@ pub use variables::spelled_time;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
 }
 
 impl Client {

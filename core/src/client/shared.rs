@@ -39,7 +39,7 @@ use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 
 /// What clones of a client and its locks share.
-pub(crate) struct Shared {
+pub(crate) struct ClientCore {
     pub(crate) settings: Settings,
     /// How nodes keep lines for its locks.
     pub(crate) waits: Waits,
@@ -53,10 +53,10 @@ pub(crate) struct Shared {
     inner: OnceBox<Arc<Inner>>,
 }
 
-impl Shared {
+impl ClientCore {
     /// A client that has not started.
-    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls) -> Shared {
-        Shared {
+    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls) -> ClientCore {
+        ClientCore {
             waits: settings.waits(),
             settings,
             origin,
@@ -67,9 +67,9 @@ impl Shared {
     }
 
     /// A client that was made in another way, and runs.
-    pub(super) fn started_as(inner: Inner, waits: Waits) -> Shared {
+    pub(super) fn started_as(inner: Inner, waits: Waits) -> ClientCore {
         let settings = inner.settings.clone();
-        let mut shared = Shared::new(settings, Origin::Caller, Tls::default());
+        let mut shared = ClientCore::new(settings, Origin::Caller, Tls::default());
         shared.waits = waits;
         let _ = shared.inner.set(Box::new(Arc::new(inner)));
         shared
@@ -226,7 +226,7 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ClientCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.settings.nodes.iter().map(|n| &n.shown).collect();
         f.debug_struct("Client").field("nodes", &nodes).finish()

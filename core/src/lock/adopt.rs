@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lock;
-use crate::client::shared::Shared;
+use crate::client::shared::ClientCore;
 use crate::config::{Layout, MIN_TTL};
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
@@ -17,7 +17,7 @@ use crate::protocol::force::ban_for;
 
 impl Lock {
     /// The lock of an exported lease, with its terms.
-    pub(crate) fn of_export(client: Arc<Shared>, exported: &Exported) -> Result<Lock, Error> {
+    pub(crate) fn of_export(client: Arc<ClientCore>, exported: &Exported) -> Result<Lock, Error> {
         let settings = &client.settings;
         let set = (&*settings.set_name, settings.nodes.len() as u64);
         if set != (&exported.set_name, exported.nodes) {

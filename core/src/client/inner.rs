@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::metrics::{Registered, Standing, counted};
+use super::metrics::{MetricsSource, Registered, counted};
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::event::event;
@@ -230,7 +230,7 @@ impl Inner {
     }
 }
 
-impl Standing for Inner {
+impl MetricsSource for Inner {
     fn tell(&self, metrics: &mut Metrics) {
         self.tell_waiters(&mut metrics.stats);
         metrics.oldest = self.oldest();

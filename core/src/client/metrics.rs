@@ -61,11 +61,11 @@ struct Counted {
     counters: Arc<Counters>,
     links: Vec<Arc<dyn Link>>,
     inbox: Arc<Inbox>,
-    client: Weak<dyn Standing>,
+    client: Weak<dyn MetricsSource>,
 }
 
 /// A client that lives, which knows how it stands.
-pub(crate) trait Standing: Send + Sync {
+pub(crate) trait MetricsSource: Send + Sync {
     /// Adds the calls that wait now, and how the nodes stand.
     fn tell(&self, metrics: &mut Metrics);
 
@@ -74,7 +74,7 @@ pub(crate) trait Standing: Send + Sync {
 }
 
 /// Those of this process.
-pub(crate) fn clients_of_process() -> Vec<Arc<dyn Standing>> {
+pub(crate) fn clients_of_process() -> Vec<Arc<dyn MetricsSource>> {
     let state = lock(&Measured::get().state);
     let clients = state.clients.iter();
     clients
@@ -89,7 +89,11 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    pub(super) fn new(set: &Set, inbox: &Arc<Inbox>, client: Weak<dyn Standing>) -> Registered {
+    pub(super) fn new(
+        set: &Set,
+        inbox: &Arc<Inbox>,
+        client: Weak<dyn MetricsSource>,
+    ) -> Registered {
         let counted = Arc::new(Counted {
             counters: set.counters.clone(),
             links: set.links.clone(),

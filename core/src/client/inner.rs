@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::metrics::{MetricsSource, Registered, counted};
+use super::metrics::{MetricsEntry, MetricsSource, counted};
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::event::event;
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     /// It runs on the library's own thread.
     pub(super) ours: bool,
     /// Dropped last: what it has counted is kept by the process. None in the simulator.
-    pub(super) registered: Option<Registered>,
+    pub(super) registered: Option<MetricsEntry>,
 }
 
 impl Inner {
@@ -180,7 +180,7 @@ impl Inner {
     /// What it has measured, and how it stands.
     pub(super) fn metrics(&self) -> Metrics {
         let registered = self.registered.as_ref();
-        let mut metrics = registered.map(Registered::read).unwrap_or_default();
+        let mut metrics = registered.map(MetricsEntry::read).unwrap_or_default();
         self.tell(&mut metrics);
         metrics
     }

@@ -83,17 +83,17 @@ pub(crate) fn clients_of_process() -> Vec<Arc<dyn MetricsSource>> {
 }
 
 /// That a client is measured, as long as it lives.
-pub(crate) struct Registered {
+pub(crate) struct MetricsEntry {
     measured: &'static Measured,
     counted: Arc<Counted>,
 }
 
-impl Registered {
+impl MetricsEntry {
     pub(super) fn new(
         set: &Set,
         inbox: &Arc<Inbox>,
         client: Weak<dyn MetricsSource>,
-    ) -> Registered {
+    ) -> MetricsEntry {
         let counted = Arc::new(Counted {
             counters: set.counters.clone(),
             links: set.links.clone(),
@@ -102,18 +102,18 @@ impl Registered {
         });
         let measured = Measured::get();
         lock(&measured.state).clients.push(counted.clone());
-        Registered { measured, counted }
+        MetricsEntry { measured, counted }
     }
 }
 
-impl Registered {
+impl MetricsEntry {
     /// What the client has measured, but not how it stands.
     pub(super) fn read(&self) -> Metrics {
         self.counted.read()
     }
 }
 
-impl Drop for Registered {
+impl Drop for MetricsEntry {
     fn drop(&mut self) {
         // A forked child must not touch what its parent had locked.
         if self.measured.process != process::id() {

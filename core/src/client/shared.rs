@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use super::admission::{gate, target};
 use super::ends::Ends;
 use super::inner::Inner;
-use super::metrics::Registered;
+use super::metrics::MetricsEntry;
 use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::error::Error;
@@ -183,7 +183,7 @@ impl ClientCore {
             lasting(|| beats.clone().run(), its_clock, warn, what).await;
         }));
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
-            registered: Some(Registered::new(&set, &inbox, inner.clone())),
+            registered: Some(MetricsEntry::new(&set, &inbox, inner.clone())),
             set,
             settings,
             owners: Owners::default(),

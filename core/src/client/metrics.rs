@@ -19,11 +19,11 @@ use crate::protocol::set::Set;
 use crate::stats::Stats;
 
 /// What is measured in one process.
-struct Measured {
+struct ProcessMeasures {
     process: u32,
     state: Mutex<State>,
     /// What is measured in a child that this process has become by forking.
-    next: OnceBox<Measured>,
+    next: OnceBox<ProcessMeasures>,
 }
 
 #[derive(Default)]
@@ -34,11 +34,11 @@ struct State {
 }
 
 /// `race`: no lock that another thread could have held at the fork.
-static FIRST: OnceBox<Measured> = OnceBox::new();
+static FIRST: OnceBox<ProcessMeasures> = OnceBox::new();
 
-impl Measured {
-    fn boxed() -> Box<Measured> {
-        Box::new(Measured {
+impl ProcessMeasures {
+    fn boxed() -> Box<ProcessMeasures> {
+        Box::new(ProcessMeasures {
             process: process::id(),
             state: Mutex::default(),
             next: OnceBox::new(),
@@ -46,10 +46,10 @@ impl Measured {
     }
 
     /// That of this process.
-    fn get() -> &'static Measured {
-        let mut measured = FIRST.get_or_init(Measured::boxed);
+    fn get() -> &'static ProcessMeasures {
+        let mut measured = FIRST.get_or_init(ProcessMeasures::boxed);
         while measured.process != process::id() {
-            measured = measured.next.get_or_init(Measured::boxed);
+            measured = measured.next.get_or_init(ProcessMeasures::boxed);
         }
         measured
     }
@@ -75,7 +75,7 @@ pub(crate) trait MetricsSource: Send + Sync {
 
 /// Those of this process.
 pub(crate) fn clients_of_process() -> Vec<Arc<dyn MetricsSource>> {
-    let state = lock(&Measured::get().state);
+    let state = lock(&ProcessMeasures::get().state);
     let clients = state.clients.iter();
     clients
         .filter_map(|counted| counted.client.upgrade())
@@ -84,7 +84,7 @@ pub(crate) fn clients_of_process() -> Vec<Arc<dyn MetricsSource>> {
 
 /// That a client is measured, as long as it lives.
 pub(crate) struct MetricsEntry {
-    measured: &'static Measured,
+    measured: &'static ProcessMeasures,
     counted: Arc<Counted>,
 }
 
@@ -100,7 +100,7 @@ impl MetricsEntry {
             inbox: inbox.clone(),
             client,
         });
-        let measured = Measured::get();
+        let measured = ProcessMeasures::get();
         lock(&measured.state).clients.push(counted.clone());
         MetricsEntry { measured, counted }
     }
@@ -192,7 +192,7 @@ pub fn metrics_text() -> String {
 }
 
 fn of_process() -> Metrics {
-    let state = lock(&Measured::get().state);
+    let state = lock(&ProcessMeasures::get().state);
     let mut all = state.past.clone();
     let clients = state.clients.iter();
     let clients: Vec<_> = clients.map(|c| (c.read(), c.client.upgrade())).collect();

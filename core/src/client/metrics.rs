@@ -28,7 +28,7 @@ struct ProcessMeasures {
 
 #[derive(Default)]
 struct State {
-    clients: Vec<Arc<Counted>>,
+    clients: Vec<Arc<ClientCounts>>,
     /// What those had counted that are gone.
     past: Metrics,
 }
@@ -57,7 +57,7 @@ impl ProcessMeasures {
 
 /// What a client counts. Kept by the process until its last count is added to the past, so
 /// that no reader ever finds less than before.
-struct Counted {
+struct ClientCounts {
     counters: Arc<Counters>,
     links: Vec<Arc<dyn Link>>,
     inbox: Arc<Inbox>,
@@ -85,7 +85,7 @@ pub(crate) fn clients_of_process() -> Vec<Arc<dyn MetricsSource>> {
 /// That a client is measured, as long as it lives.
 pub(crate) struct MetricsEntry {
     measured: &'static ProcessMeasures,
-    counted: Arc<Counted>,
+    counted: Arc<ClientCounts>,
 }
 
 impl MetricsEntry {
@@ -94,7 +94,7 @@ impl MetricsEntry {
         inbox: &Arc<Inbox>,
         client: Weak<dyn MetricsSource>,
     ) -> MetricsEntry {
-        let counted = Arc::new(Counted {
+        let counted = Arc::new(ClientCounts {
             counters: set.counters.clone(),
             links: set.links.clone(),
             inbox: inbox.clone(),
@@ -125,7 +125,7 @@ impl Drop for MetricsEntry {
     }
 }
 
-impl Counted {
+impl ClientCounts {
     fn read(&self) -> Metrics {
         let measures = &self.counters.measures;
         let mut metrics = Metrics {

@@ -21,13 +21,13 @@ use crate::stats::Stats;
 /// What is measured in one process.
 struct ProcessMeasures {
     process: u32,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
     /// What is measured in a child that this process has become by forking.
     next: OnceBox<ProcessMeasures>,
 }
 
 #[derive(Default)]
-struct State {
+struct RegistryState {
     clients: Vec<Arc<ClientCounts>>,
     /// What those had counted that are gone.
     past: Metrics,

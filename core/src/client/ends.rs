@@ -10,7 +10,7 @@ use crate::mutex::lock;
 
 /// Tells a client that its runtime has ended.
 #[derive(Default)]
-pub(super) struct Ends {
+pub(super) struct EndWatch {
     gone: Arc<AtomicBool>,
     client: Mutex<Weak<Inner>>,
     /// Tasks that go once the client has heard of the end, while it is: threads of the runtime drop
@@ -21,7 +21,7 @@ pub(super) struct Ends {
 /// A task that the runtime has dropped.
 type Going = Box<dyn Send>;
 
-impl Ends {
+impl EndWatch {
     /// Whether it has.
     pub(super) fn gone(&self) -> &Arc<AtomicBool> {
         &self.gone
@@ -62,7 +62,7 @@ impl Ends {
     }
 
     /// The same task, whose runtime is seen to end where the task is dropped before its end.
-    pub(super) fn told_by<F>(self: &Arc<Ends>, task: F) -> Told<F>
+    pub(super) fn told_by<F>(self: &Arc<EndWatch>, task: F) -> Told<F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -73,9 +73,9 @@ impl Ends {
     }
 }
 
-/// See [`Ends::told_by`].
+/// See [`EndWatch::told_by`].
 pub(super) struct Told<F: Future<Output = ()> + Send + 'static> {
-    ends: Arc<Ends>,
+    ends: Arc<EndWatch>,
     /// Until it has ended by itself. It is dropped after the client has heard: releases are still
     /// written by it.
     task: Option<Pin<Box<F>>>,

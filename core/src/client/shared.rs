@@ -11,7 +11,7 @@ use once_cell::race::OnceBox;
 use tokio::runtime::Handle;
 
 use super::admission::{gate, target};
-use super::ends::Ends;
+use super::ends::EndWatch;
 use super::inner::Inner;
 use super::metrics::MetricsEntry;
 use crate::clock::Clock;
@@ -130,7 +130,7 @@ impl ClientCore {
             }
         };
         let driver = io.driver;
-        let ends = Arc::new(Ends::default());
+        let ends = Arc::new(EndWatch::default());
         let clock = SystemClock::new(io.clone(), ends.gone().clone());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);

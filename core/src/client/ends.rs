@@ -15,11 +15,11 @@ pub(super) struct EndWatch {
     client: Mutex<Weak<Inner>>,
     /// Tasks that go once the client has heard of the end, while it is: threads of the runtime drop
     /// them at the same time, and each still has releases to write.
-    going: Mutex<Option<Vec<Going>>>,
+    going: Mutex<Option<Vec<DroppedTask>>>,
 }
 
 /// A task that the runtime has dropped.
-type Going = Box<dyn Send>;
+type DroppedTask = Box<dyn Send>;
 
 impl EndWatch {
     /// Whether it has.
@@ -36,7 +36,7 @@ impl EndWatch {
     }
 
     /// The runtime drops this task.
-    fn tell(&self, task: Going) {
+    fn tell(&self, task: DroppedTask) {
         self.gone.store(true, Ordering::Release);
         match &mut *lock(&self.going) {
             Some(going) => return going.push(task),
@@ -52,7 +52,7 @@ impl EndWatch {
     }
 
     /// Those that came meanwhile; after `None` the next tells for itself.
-    fn take_going(&self) -> Option<Vec<Going>> {
+    fn take_going(&self) -> Option<Vec<DroppedTask>> {
         let mut going = lock(&self.going);
         let tasks = going.take().filter(|tasks| !tasks.is_empty());
         if tasks.is_some() {

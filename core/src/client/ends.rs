@@ -62,11 +62,11 @@ impl EndWatch {
     }
 
     /// The same task, whose runtime is seen to end where the task is dropped before its end.
-    pub(super) fn told_by<F>(self: &Arc<EndWatch>, task: F) -> Told<F>
+    pub(super) fn told_by<F>(self: &Arc<EndWatch>, task: F) -> WatchedTask<F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Told {
+        WatchedTask {
             ends: self.clone(),
             task: Some(Box::pin(task)),
         }
@@ -74,14 +74,14 @@ impl EndWatch {
 }
 
 /// See [`EndWatch::told_by`].
-pub(super) struct Told<F: Future<Output = ()> + Send + 'static> {
+pub(super) struct WatchedTask<F: Future<Output = ()> + Send + 'static> {
     ends: Arc<EndWatch>,
     /// Until it has ended by itself. It is dropped after the client has heard: releases are still
     /// written by it.
     task: Option<Pin<Box<F>>>,
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Future for Told<F> {
+impl<F: Future<Output = ()> + Send + 'static> Future for WatchedTask<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -96,7 +96,7 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Told<F> {
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Drop for Told<F> {
+impl<F: Future<Output = ()> + Send + 'static> Drop for WatchedTask<F> {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             self.ends.tell(Box::new(task));

@@ -81,13 +81,13 @@ impl Mask {
 
     /// Runs `work` under this mask.
     pub fn over<T>(self, work: impl FnOnce() -> T) -> T {
-        struct Before(Mask);
-        impl Drop for Before {
+        struct MaskGuard(Mask);
+        impl Drop for MaskGuard {
             fn drop(&mut self) {
                 self.0.set();
             }
         }
-        let _before = Before(self.set());
+        let _before = MaskGuard(self.set());
         work()
     }
 

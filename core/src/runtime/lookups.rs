@@ -80,7 +80,7 @@ impl Lookups {
         };
         if !under_way {
             let (ask, host) = (self.ask.clone(), host.to_owned());
-            let told = Told(name.clone(), None);
+            let told = LookupGuard(name.clone(), None);
             let work = move || {
                 let mut told = told;
                 told.1 = Some(ask(&host));
@@ -121,9 +121,9 @@ impl Lookups {
 }
 
 /// What a look-up tells when its thread is through with it. Without a word it has failed.
-struct Told(Arc<Mutex<Name>>, Option<Found>);
+struct LookupGuard(Arc<Mutex<Name>>, Option<Found>);
 
-impl Drop for Told {
+impl Drop for LookupGuard {
     fn drop(&mut self) {
         let mut name = lock(&self.0);
         let nothing = || Err(io::Error::other("the name was not looked up"));

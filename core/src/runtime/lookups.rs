@@ -22,9 +22,9 @@ use crate::wakers::Wakers;
 const REMEMBERED: usize = 256;
 
 /// The addresses of a host, with no port.
-type Found = io::Result<Vec<SocketAddr>>;
+type LookupResult = io::Result<Vec<SocketAddr>>;
 /// Asks the system. Blocks.
-type Ask = Arc<dyn Fn(&str) -> Found + Send + Sync>;
+type Ask = Arc<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// What blocks.
 type Work = Box<dyn FnOnce() + Send>;
 /// Begins to do that elsewhere.
@@ -61,7 +61,7 @@ impl Default for Lookups {
 impl Lookups {
     /// Look-ups that ask so, on threads that are started so.
     pub(crate) fn by(
-        ask: impl Fn(&str) -> Found + Send + Sync + 'static,
+        ask: impl Fn(&str) -> LookupResult + Send + Sync + 'static,
         start: impl Fn(Work) -> io::Result<()> + Send + Sync + 'static,
     ) -> Lookups {
         Lookups {
@@ -121,7 +121,7 @@ impl Lookups {
 }
 
 /// What a look-up tells when its thread is through with it. Without a word it has failed.
-struct LookupGuard(Arc<Mutex<Name>>, Option<Found>);
+struct LookupGuard(Arc<Mutex<Name>>, Option<LookupResult>);
 
 impl Drop for LookupGuard {
     fn drop(&mut self) {
@@ -153,7 +153,7 @@ impl Lookup {
     }
 
     /// The result of the look-up, once it is over.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Found> {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<LookupResult> {
         let mut name = lock(&self.name);
         if name.over == self.seen {
             return name.waiting.park(cx);
@@ -173,7 +173,7 @@ mod tests {
     /// Look-ups whose threads are played by hand, in the order in which they were started.
     type Started = Arc<Mutex<VecDeque<Work>>>;
 
-    fn by_hand(ask: impl Fn(&str) -> Found + Send + Sync + 'static) -> (Lookups, Started) {
+    fn by_hand(ask: impl Fn(&str) -> LookupResult + Send + Sync + 'static) -> (Lookups, Started) {
         let started = Started::default();
         let queue = started.clone();
         let start = move |work| {

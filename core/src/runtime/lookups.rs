@@ -26,9 +26,9 @@ type LookupResult = io::Result<Vec<SocketAddr>>;
 /// Asks the system. Blocks.
 type Ask = Arc<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// What blocks.
-type Work = Box<dyn FnOnce() + Send>;
+type LookupWork = Box<dyn FnOnce() + Send>;
 /// Begins to do that elsewhere.
-type Start = Box<dyn Fn(Work) -> io::Result<()> + Send + Sync>;
+type Start = Box<dyn Fn(LookupWork) -> io::Result<()> + Send + Sync>;
 
 /// See the [module documentation](self).
 pub(crate) struct Lookups {
@@ -62,7 +62,7 @@ impl Lookups {
     /// Look-ups that ask so, on threads that are started so.
     pub(crate) fn by(
         ask: impl Fn(&str) -> LookupResult + Send + Sync + 'static,
-        start: impl Fn(Work) -> io::Result<()> + Send + Sync + 'static,
+        start: impl Fn(LookupWork) -> io::Result<()> + Send + Sync + 'static,
     ) -> Lookups {
         Lookups {
             ask: Arc::new(ask),
@@ -171,7 +171,7 @@ mod tests {
     use std::collections::VecDeque;
 
     /// Look-ups whose threads are played by hand, in the order in which they were started.
-    type Started = Arc<Mutex<VecDeque<Work>>>;
+    type Started = Arc<Mutex<VecDeque<LookupWork>>>;
 
     fn by_hand(ask: impl Fn(&str) -> LookupResult + Send + Sync + 'static) -> (Lookups, Started) {
         let started = Started::default();
@@ -183,7 +183,7 @@ mod tests {
         (Lookups::by(ask, start), started)
     }
 
-    fn next(started: &Started) -> Work {
+    fn next(started: &Started) -> LookupWork {
         lock(started).pop_front().expect("a thread was started")
     }
 

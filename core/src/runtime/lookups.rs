@@ -24,7 +24,7 @@ const REMEMBERED: usize = 256;
 /// The addresses of a host, with no port.
 type LookupResult = io::Result<Vec<SocketAddr>>;
 /// Asks the system. Blocks.
-type Ask = Arc<dyn Fn(&str) -> LookupResult + Send + Sync>;
+type Resolve = Arc<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// What blocks.
 type LookupWork = Box<dyn FnOnce() + Send>;
 /// Begins to do that elsewhere.
@@ -32,7 +32,7 @@ type Start = Box<dyn Fn(LookupWork) -> io::Result<()> + Send + Sync>;
 
 /// See the [module documentation](self).
 pub(crate) struct Lookups {
-    ask: Ask,
+    ask: Resolve,
     start: Start,
     names: Mutex<HashMap<String, Arc<Mutex<Name>>>>,
 }

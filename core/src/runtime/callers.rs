@@ -19,10 +19,10 @@ pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
 /// See above.
 #[derive(Default)]
-pub(crate) struct Callers(Arc<Shared>);
+pub(crate) struct Callers(Arc<CallerPool>);
 
 #[derive(Default)]
-struct Shared {
+struct CallerPool {
     state: Mutex<State>,
     filled: Condvar,
 }
@@ -67,7 +67,7 @@ impl Callers {
     }
 }
 
-impl Shared {
+impl CallerPool {
     /// Starts a thread if callbacks wait and none is ready for them. Where that fails they wait for
     /// a thread that is busy, or for the next callback. Once it is stopped the threads that are
     /// left see to all callbacks; where none is left, a thread is started that the stop does not

@@ -23,12 +23,12 @@ pub(crate) struct Callers(Arc<CallerPool>);
 
 #[derive(Default)]
 struct CallerPool {
-    state: Mutex<State>,
+    state: Mutex<CallersState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CallersState {
     callbacks: VecDeque<Callback>,
     /// Threads that have not ended.
     threads: usize,
@@ -72,7 +72,7 @@ impl CallerPool {
     /// a thread that is busy, or for the next callback. Once it is stopped the threads that are
     /// left see to all callbacks; where none is left, a thread is started that the stop does not
     /// wait for.
-    fn have_one_ready(self: &Arc<Self>, state: &mut State) {
+    fn have_one_ready(self: &Arc<Self>, state: &mut CallersState) {
         let stopped = state.stopped && state.threads > 0;
         if state.callbacks.is_empty() || state.ready > 0 || state.threads >= MOST || stopped {
             return;

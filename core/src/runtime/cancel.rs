@@ -2,19 +2,19 @@
 //! cancelled in a system call of ours would be unwound through frames that cannot be; so it is
 //! cancelled when it has left them.
 
-pub(super) type State = libc::c_int;
+pub(super) type CancelState = libc::c_int;
 
 /// `PTHREAD_CANCEL_DISABLE`, which libc does not name everywhere.
-pub(super) const DISABLED: State = if cfg!(target_os = "linux") { 1 } else { 0 };
+pub(super) const DISABLED: CancelState = if cfg!(target_os = "linux") { 1 } else { 0 };
 
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 unsafe extern "C" {
-    fn pthread_setcancelstate(new: State, old: *mut State) -> libc::c_int;
+    fn pthread_setcancelstate(new: CancelState, old: *mut CancelState) -> libc::c_int;
 }
 
 /// While it lives, the calling thread is not cancelled.
 #[derive(Debug)]
-pub struct Uncancelled(State);
+pub struct Uncancelled(CancelState);
 
 impl Uncancelled {
     /// From now on.
@@ -31,7 +31,7 @@ impl Drop for Uncancelled {
 }
 
 /// Sets the calling thread's state and returns the previous one.
-pub(super) fn set(state: State) -> State {
+pub(super) fn set(state: CancelState) -> CancelState {
     #[cfg_attr(
         not(any(target_os = "linux", target_vendor = "apple")),
         allow(unused_mut)

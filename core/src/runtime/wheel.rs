@@ -20,7 +20,7 @@ pub(super) const CROWDED: Duration = Duration::from_millis(50);
 
 /// See the [module documentation](self). `R` is what the driving thread needs.
 pub(super) struct Wheel<R> {
-    pub(super) state: Mutex<State<R>>,
+    pub(super) state: Mutex<WheelState<R>>,
     /// For the I/O thread while it stands aside.
     needed: Condvar,
     /// For a caller that asked the I/O thread to.
@@ -34,7 +34,7 @@ pub(super) enum Who {
     Caller,
 }
 
-pub(super) struct State<R> {
+pub(super) struct WheelState<R> {
     /// Empty once it has ended.
     pub(super) runtime: Option<R>,
     pub(super) who: Who,
@@ -60,7 +60,7 @@ impl<R: Clone> Wheel<R> {
     /// The I/O thread has it.
     pub(super) fn new(runtime: R) -> Wheel<R> {
         Wheel {
-            state: Mutex::new(State {
+            state: Mutex::new(WheelState {
                 runtime: Some(runtime),
                 who: Who::IoThread,
                 drives: 0,
@@ -104,7 +104,7 @@ impl<R: Clone> Wheel<R> {
     }
 
     /// Has the driving thread look what there is to do.
-    fn answer(&self, mut state: MutexGuard<'_, State<R>>, waker: &Waker) {
+    fn answer(&self, mut state: MutexGuard<'_, WheelState<R>>, waker: &Waker) {
         match &mut state.driver {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -124,7 +124,7 @@ impl<R: Clone> Wheel<R> {
         let mut breaths = 0;
         loop {
             let seen = state.drives;
-            let in_need = |s: &State<R>| s.stop || s.wanted && s.who == Who::Nobody;
+            let in_need = |s: &WheelState<R>| s.stop || s.wanted && s.who == Who::Nobody;
             state = wait_a_breath(&self.needed, state, |s| !in_need(s));
             if state.stop {
                 return false;
@@ -243,7 +243,7 @@ impl<R: Clone> Wheel<R> {
     }
 }
 
-impl<R> State<R> {
+impl<R> WheelState<R> {
     /// No thread but one blocking caller has needed the I/O for a while.
     fn is_quiet(&self, now: &impl Fn() -> Instant) -> bool {
         let alone = self.parked == 0 && !self.asked && !self.stop;

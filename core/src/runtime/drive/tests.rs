@@ -8,7 +8,7 @@ use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
 use crate::runtime::wait::run;
-use crate::runtime::wheel::{State, Who};
+use crate::runtime::wheel::{WheelState, Who};
 use crate::sync::{Mutex, lock};
 
 /// A task of the runtime that answers each request with the thread it ran on.
@@ -96,7 +96,7 @@ impl Future for Asked<'_> {
 }
 
 /// Waits for others to come so far.
-fn until(driver: &Driver, far: impl Fn(&State<Arc<Runtime>>) -> bool) {
+fn until(driver: &Driver, far: impl Fn(&WheelState<Arc<Runtime>>) -> bool) {
     let begun = system_now();
     while !far(&lock(&driver.wheel.state)) {
         assert!(

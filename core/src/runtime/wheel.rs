@@ -28,7 +28,7 @@ pub(super) struct Wheel<R> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum WheelHolder {
     Nobody,
     IoThread,
     Caller,
@@ -37,7 +37,7 @@ pub(super) enum Who {
 pub(super) struct WheelState<R> {
     /// Empty once it has ended.
     pub(super) runtime: Option<R>,
-    pub(super) who: Who,
+    pub(super) who: WheelHolder,
     /// How often callers took the wheel.
     drives: u64,
     /// Wakes the driving thread.
@@ -62,7 +62,7 @@ impl<R: Clone> Wheel<R> {
         Wheel {
             state: Mutex::new(WheelState {
                 runtime: Some(runtime),
-                who: Who::IoThread,
+                who: WheelHolder::IoThread,
                 drives: 0,
                 driver: None,
                 rung: Vec::new(),
@@ -124,19 +124,19 @@ impl<R: Clone> Wheel<R> {
         let mut breaths = 0;
         loop {
             let seen = state.drives;
-            let in_need = |s: &WheelState<R>| s.stop || s.wanted && s.who == Who::Nobody;
+            let in_need = |s: &WheelState<R>| s.stop || s.wanted && s.who == WheelHolder::Nobody;
             state = wait_a_breath(&self.needed, state, |s| !in_need(s));
             if state.stop {
                 return false;
             }
             breaths = if state.drives == seen { breaths + 1 } else { 0 };
             match state.who {
-                Who::Nobody if state.wanted || breaths > 0 => {
-                    state.who = Who::IoThread;
+                WheelHolder::Nobody if state.wanted || breaths > 0 => {
+                    state.who = WheelHolder::IoThread;
                     state.wanted = false;
                     return true;
                 }
-                Who::Caller if breaths > TURN => {
+                WheelHolder::Caller if breaths > TURN => {
                     state.wanted = true;
                     state.wake_driver();
                 }
@@ -174,17 +174,17 @@ impl<R: Clone> Wheel<R> {
         let idle = state.rung.is_empty();
         state.rung.extend(wakers);
         let first = idle && !state.rung.is_empty();
-        if !from_caller || state.who == Who::Caller || state.parked > 0 {
+        if !from_caller || state.who == WheelHolder::Caller || state.parked > 0 {
             state.crowded_until = now + CROWDED;
         }
         match state.who {
-            Who::IoThread if !first => {}
-            Who::IoThread => state.wake_driver(),
-            Who::Caller => {
+            WheelHolder::IoThread if !first => {}
+            WheelHolder::IoThread => state.wake_driver(),
+            WheelHolder::Caller => {
                 state.wanted = true;
                 state.wake_driver();
             }
-            Who::Nobody => {
+            WheelHolder::Nobody => {
                 state.wanted = true;
                 self.needed.notify_one();
             }
@@ -200,13 +200,13 @@ impl<R: Clone> Wheel<R> {
                 return None;
             }
             match state.who {
-                Who::Nobody if !state.wanted && !state.stop => {
+                WheelHolder::Nobody if !state.wanted && !state.stop => {
                     let runtime = state.runtime.clone()?;
-                    state.who = Who::Caller;
+                    state.who = WheelHolder::Caller;
                     state.drives += 1;
                     return Some(runtime);
                 }
-                Who::IoThread if state.is_quiet(&now) => {
+                WheelHolder::IoThread if state.is_quiet(&now) => {
                     state.asked = true;
                     state.wake_driver();
                     state = wait(&self.given, state);
@@ -231,7 +231,7 @@ impl<R: Clone> Wheel<R> {
     pub(super) fn park(&self) {
         let mut state = lock(&self.state);
         state.parked += 1;
-        if state.who == Who::Nobody {
+        if state.who == WheelHolder::Nobody {
             state.wanted = true;
             self.needed.notify_one();
         }
@@ -257,7 +257,7 @@ impl<R> WheelState<R> {
     }
 
     fn leave(&mut self) {
-        self.who = Who::Nobody;
+        self.who = WheelHolder::Nobody;
         self.driver = None;
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
 use crate::runtime::wait::run;
-use crate::runtime::wheel::{WheelState, Who};
+use crate::runtime::wheel::{WheelHolder, WheelState};
 use crate::sync::{Mutex, lock};
 
 /// A task of the runtime that answers each request with the thread it ran on.
@@ -108,7 +108,7 @@ fn until(driver: &Driver, far: impl Fn(&WheelState<Arc<Runtime>>) -> bool) {
 }
 
 fn is_free_or_io(driver: &Driver) -> bool {
-    lock(&driver.wheel.state).who != Who::Caller
+    lock(&driver.wheel.state).who != WheelHolder::Caller
 }
 
 #[test]
@@ -206,7 +206,9 @@ fn others_are_served_while_a_caller_waits_and_when_it_leaves() {
         });
     });
     told.recv_timeout(Duration::from_secs(10)).unwrap();
-    until(second.driver, |s| s.who == Who::Caller || s.parked > 0);
+    until(second.driver, |s| {
+        s.who == WheelHolder::Caller || s.parked > 0
+    });
     for _ in 0..100 {
         blocking::wait(second.ask());
     }
@@ -229,7 +231,9 @@ fn a_long_wait_parks() {
         });
     });
     // The I/O thread asks for the wheel, without anything else going on.
-    until(echo.driver, |s| s.parked > 0 && s.who == Who::IoThread);
+    until(echo.driver, |s| {
+        s.parked > 0 && s.who == WheelHolder::IoThread
+    });
     release.send(()).unwrap();
     long.join().unwrap();
 }
@@ -389,6 +393,6 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
     // A loop that does not come back leaves it to the I/O thread.
     stream.write_all(&[0]).unwrap();
     assert_eq!(told.recv_timeout(within), Ok(io_thread));
-    until(driver, |s| s.who == Who::IoThread);
+    until(driver, |s| s.who == WheelHolder::IoThread);
     assert!(!is_told(driver, 0));
 }

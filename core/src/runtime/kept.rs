@@ -37,11 +37,11 @@ pub(crate) struct Kept(Mutex<All>);
 #[derive(Default)]
 struct All {
     last: u64,
-    tasks: BTreeMap<u64, (Arc<Slot>, Then)>,
+    tasks: BTreeMap<u64, (Arc<CallSlot>, Then)>,
 }
 
 /// A call in the list, until it is over.
-type Slot = Mutex<Option<Call>>;
+type CallSlot = Mutex<Option<Call>>;
 
 impl Kept {
     /// The same, to be spawned on the runtime that `driver` drives.
@@ -77,7 +77,7 @@ impl Kept {
 struct Runs {
     driver: &'static dyn Drives,
     number: u64,
-    slot: Arc<Slot>,
+    slot: Arc<CallSlot>,
     waker: Option<Waker>,
 }
 

@@ -32,10 +32,10 @@ pub(crate) enum Then {
 
 /// The tasks of the library's own runtime, by their numbers.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<All>);
+pub(crate) struct Kept(Mutex<TaskTable>);
 
 #[derive(Default)]
-struct All {
+struct TaskTable {
     last: u64,
     tasks: BTreeMap<u64, (Arc<CallSlot>, Then)>,
 }

@@ -56,7 +56,7 @@ impl Kept {
         all.last += 1;
         let number = all.last;
         all.tasks.insert(number, (slot.clone(), then));
-        Runs {
+        TaskRun {
             driver,
             number,
             slot,
@@ -74,14 +74,14 @@ impl Kept {
 }
 
 /// Runs a task where it is kept.
-struct Runs {
+struct TaskRun {
     driver: &'static dyn Drives,
     number: u64,
     slot: Arc<CallSlot>,
     waker: Option<Waker>,
 }
 
-impl Future for Runs {
+impl Future for TaskRun {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -101,7 +101,7 @@ impl Future for Runs {
     }
 }
 
-impl Drop for Runs {
+impl Drop for TaskRun {
     fn drop(&mut self) {
         lock(&self.driver.kept().0).tasks.remove(&self.number);
         let call = lock(&self.slot).take();

@@ -29,7 +29,7 @@ pub use crate::error::shown;
 pub use crate::given::{check as check_shared, is_secret, shown as given};
 pub use crate::mutex::lock;
 pub use crate::process::{Made, PerProcess, id as process_id};
-pub use crate::runtime::cancel::Uncancelled;
+pub use crate::runtime::cancel::CancelShield;
 pub use crate::runtime::close_all;
 pub use crate::runtime::threads::Mask;
 

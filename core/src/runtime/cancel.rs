@@ -14,17 +14,17 @@ unsafe extern "C" {
 
 /// While it lives, the calling thread is not cancelled.
 #[derive(Debug)]
-pub struct Uncancelled(CancelState);
+pub struct CancelShield(CancelState);
 
-impl Uncancelled {
+impl CancelShield {
     /// From now on.
     #[allow(clippy::new_without_default, reason = "it does something")]
-    pub fn new() -> Uncancelled {
-        Uncancelled(set(DISABLED))
+    pub fn new() -> CancelShield {
+        CancelShield(set(DISABLED))
     }
 }
 
-impl Drop for Uncancelled {
+impl Drop for CancelShield {
     fn drop(&mut self) {
         set(self.0);
     }

@@ -54,7 +54,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::system_now;
 use crate::mutex::lock;
-use crate::runtime::cancel::Uncancelled;
+use crate::runtime::cancel::CancelShield;
 use crate::runtime::kept::{Bell, Call, Drives, Kept, Then};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
@@ -539,7 +539,7 @@ impl Drop for Sleeper {
 
 fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
     struct Leave {
-        _whole: Uncancelled,
+        _whole: CancelShield,
     }
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -548,7 +548,7 @@ fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
     }
     AT_WHEEL.set(Some(driver));
     let _leave = Leave {
-        _whole: Uncancelled::new(),
+        _whole: CancelShield::new(),
     };
     drive()
 }

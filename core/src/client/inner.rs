@@ -27,7 +27,7 @@ use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::runtime::drive::waits_here;
 use crate::runtime::task::Io;
-use crate::runtime::{Closing, Runtime};
+use crate::runtime::{Closeable, Runtime};
 use crate::stats::Stats;
 
 /// What runs for a client: its locks and leases share it.
@@ -270,7 +270,7 @@ impl MetricsSource for Inner {
     }
 }
 
-impl Closing for Inner {
+impl Closeable for Inner {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         if !self.is_closed() || !self.is_here() {
             return Box::pin(self.close());
@@ -293,7 +293,7 @@ struct PendingReleases {
     node_timeout: Duration,
 }
 
-impl Closing for PendingReleases {
+impl Closeable for PendingReleases {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         let until = self.set.clock.now() + self.node_timeout;
         Box::pin(self.set.counters.quiet(&*self.set.clock, until))

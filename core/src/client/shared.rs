@@ -35,7 +35,7 @@ use crate::runtime::dispatch::Level;
 use crate::runtime::lasting::lasting;
 use crate::runtime::task::Io;
 use crate::runtime::timers::SystemClock;
-use crate::runtime::{Closing, Runtime};
+use crate::runtime::{Closeable, Runtime};
 use crate::token::{Rng, SystemRng};
 
 /// What clones of a client and its locks share.
@@ -205,7 +205,7 @@ impl ClientCore {
         // A client on the caller's runtime is closed where that ends, which it does before
         // the process exits, or not at all.
         if ours {
-            let client: Arc<dyn Closing> = inner.clone();
+            let client: Arc<dyn Closeable> = inner.clone();
             runtime.register(Arc::downgrade(&client));
         }
         Ok(inner)

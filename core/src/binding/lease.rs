@@ -20,7 +20,7 @@ impl Lease {
     /// as the result lives; now, if the loss has come.
     #[doc(hidden)]
     pub fn bell(&self, ring: impl Fn() + Send + Sync + 'static) -> Lost {
-        let bell = Arc::new(Bell(ring));
+        let bell = Arc::new(LossSignal(ring));
         let mut lost = self.lost();
         let waker = Waker::from(bell.clone());
         if Pin::new(&mut lost)
@@ -95,9 +95,9 @@ impl Lease {
 }
 
 /// Rings at the loss that it waits for.
-struct Bell<F>(F);
+struct LossSignal<F>(F);
 
-impl<F: Fn() + Send + Sync> Wake for Bell<F> {
+impl<F: Fn() + Send + Sync> Wake for LossSignal<F> {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }

@@ -91,7 +91,7 @@ impl<T> fmt::Debug for Mailbox<T> {
 #[cfg(all(test, quorlock_loom))]
 mod loom_tests {
     use super::*;
-    use crate::sync::explore::{Bell, explore};
+    use crate::sync::explore::{ExploreWaker, explore};
     use loom::thread;
     use std::sync::Arc;
 
@@ -100,7 +100,7 @@ mod loom_tests {
     #[test]
     fn everything_arrives_once_and_in_order() {
         explore(3, || {
-            let bell = Bell::new();
+            let bell = ExploreWaker::new();
             let ring = bell.clone();
             let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
             let tells = |news: [u32; 2]| {
@@ -127,7 +127,7 @@ mod loom_tests {
     #[test]
     fn a_loop_that_looks_by_itself_misses_nothing() {
         explore(3, || {
-            let bell = Bell::new();
+            let bell = ExploreWaker::new();
             let ring = bell.clone();
             let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
             let tells = mailbox.clone();
@@ -147,7 +147,7 @@ mod loom_tests {
     #[test]
     fn a_loop_that_looks_before_it_takes_misses_nothing() {
         explore(3, || {
-            let bell = Bell::new();
+            let bell = ExploreWaker::new();
             let ring = bell.clone();
             let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
             let tells = mailbox.clone();

@@ -86,7 +86,7 @@ pub fn this_thread() -> usize {
 /// A place for one callback of a user's, which is over when it has been taken
 /// back: what it works with may then be freed.
 #[derive(Debug)]
-pub struct Slot<C> {
+pub struct CallbackSlot<C> {
     state: Mutex<State<C>>,
     idle: Condvar,
 }
@@ -100,9 +100,9 @@ struct State<C> {
     closed: bool,
 }
 
-impl<C> Default for Slot<C> {
-    fn default() -> Slot<C> {
-        Slot {
+impl<C> Default for CallbackSlot<C> {
+    fn default() -> CallbackSlot<C> {
+        CallbackSlot {
             state: Mutex::new(State {
                 callback: None,
                 running: None,
@@ -113,7 +113,7 @@ impl<C> Default for Slot<C> {
     }
 }
 
-impl<C: Copy> Slot<C> {
+impl<C: Copy> CallbackSlot<C> {
     /// Replaces the callback. Returns when the previous callback is over. A callback that replaces
     /// itself is over when it returns.
     pub fn set(&self, callback: Option<C>) {
@@ -122,7 +122,7 @@ impl<C: Copy> Slot<C> {
         drop(self.others_over(state));
     }
 
-    /// Takes the callback back for good: as [`set`](Slot::set) with none, and a callback that is
+    /// Takes the callback back for good: as [`set`](CallbackSlot::set) with none, and a callback that is
     /// set after this is never run.
     pub fn close(&self) {
         let mut state = self.state();
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_callback_is_over_when_it_is_taken_back() {
-        let slot = Slot::default();
+        let slot = CallbackSlot::default();
         let (told, hear) = channel();
         let (go_on, wait) = channel::<()>();
         slot.set(Some(1));
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_callback_can_take_itself_back_and_runs_once_if_so_asked() {
-        let slot = Slot::default();
+        let slot = CallbackSlot::default();
         slot.set(Some(()));
         slot.run(false, |()| slot.set(None));
         slot.run(false, |()| panic!("it was taken back"));

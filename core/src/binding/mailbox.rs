@@ -11,11 +11,11 @@ use crate::sync::{Mutex, lock};
 
 /// What the core has for an event loop, until the loop takes it.
 pub struct Mailbox<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<MailboxState<T>>,
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
-struct State<T> {
+struct MailboxState<T> {
     news: Vec<T>,
     /// The loop is about to take what there is.
     attended: bool,
@@ -26,7 +26,7 @@ impl<T> Mailbox<T> {
     /// `ring` must not block; it is called on any thread.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Mailbox<T> {
         Mailbox {
-            state: Mutex::new(State {
+            state: Mutex::new(MailboxState {
                 news: Vec::new(),
                 attended: false,
                 closed: false,

@@ -87,12 +87,12 @@ pub fn this_thread() -> usize {
 /// back: what it works with may then be freed.
 #[derive(Debug)]
 pub struct CallbackSlot<C> {
-    state: Mutex<State<C>>,
+    state: Mutex<CallbackState<C>>,
     idle: Condvar,
 }
 
 #[derive(Debug)]
-struct State<C> {
+struct CallbackState<C> {
     callback: Option<C>,
     /// The thread that runs it now.
     running: Option<usize>,
@@ -103,7 +103,7 @@ struct State<C> {
 impl<C> Default for CallbackSlot<C> {
     fn default() -> CallbackSlot<C> {
         CallbackSlot {
-            state: Mutex::new(State {
+            state: Mutex::new(CallbackState {
                 callback: None,
                 running: None,
                 closed: false,
@@ -149,11 +149,11 @@ impl<C: Copy> CallbackSlot<C> {
         self.idle.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State<C>> {
+    fn state(&self) -> MutexGuard<'_, CallbackState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn others_over<'a>(&self, state: MutexGuard<'a, State<C>>) -> MutexGuard<'a, State<C>> {
+    fn others_over<'a>(&self, state: MutexGuard<'a, CallbackState<C>>) -> MutexGuard<'a, CallbackState<C>> {
         let here = this_thread();
         self.idle
             .wait_while(state, |s| s.running.is_some_and(|thread| thread != here))

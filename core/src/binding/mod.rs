@@ -20,7 +20,7 @@ use crate::runtime::drive::Sent;
 use crate::runtime::threads::without_signals;
 use crate::runtime::wait::run;
 
-pub use crate::binding::call::{Revocation, Turn, call, caught, start};
+pub use crate::binding::call::{Revocation, CallBatch, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
 pub use crate::binding::spawn::{Steps, Task, Work, dispatch, shutdown, spawn};

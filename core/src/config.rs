@@ -11,7 +11,7 @@ use crate::given;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::{MOST_SLOTS, Naming};
 use crate::node::{Mode, Waits};
-use crate::owner::{Bound, Owner};
+use crate::owner::{Owner, ThreadBinding};
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 pub(crate) use times::{Given, Times};
@@ -233,7 +233,7 @@ pub(crate) struct LockOptions {
     /// Whether each thread that acquires it is an owner of its own, for bindings.
     pub(crate) owned_by_threads: bool,
     /// Of a lease without an owner: the thread that acquires it.
-    pub(crate) acquirer: Option<Arc<Bound>>,
+    pub(crate) acquirer: Option<Arc<ThreadBinding>>,
 }
 
 impl Default for LockOptions {

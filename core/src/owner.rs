@@ -99,9 +99,9 @@ impl Owner {
     }
 
     /// What the end of its thread means for a lease that it has.
-    pub(crate) fn bound(&self) -> Option<Arc<Bound>> {
+    pub(crate) fn bound(&self) -> Option<Arc<ThreadBinding>> {
         let gone = self.gone()?;
-        Some(Arc::new(Bound { gone, ends: true }))
+        Some(Arc::new(ThreadBinding { gone, ends: true }))
     }
 
     /// Whether it is the calling thread itself, which can do nothing else while it waits.
@@ -134,19 +134,19 @@ impl Owner {
 
 /// To which thread a lease is bound, and how.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct ThreadBinding {
     /// Set when the thread has ended.
     gone: Arc<AtomicBool>,
     /// The lease is renewed no more then. Else the log warns of it, and that is all.
     ends: bool,
 }
 
-impl Bound {
+impl ThreadBinding {
     /// For a lease without an owner that the calling thread acquires: where that thread ends, the
     /// lease lives on, and the log tells of it. Nothing while thread-local storage is torn down.
-    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Arc<Bound>> {
+    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Arc<ThreadBinding>> {
         let gone = Owner::current_thread().gone()?;
-        Some(Arc::new(Bound { gone, ends: false }))
+        Some(Arc::new(ThreadBinding { gone, ends: false }))
     }
 
     /// Whether the lease is to be renewed no more.

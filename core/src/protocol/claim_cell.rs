@@ -31,7 +31,7 @@ use crate::event::event;
 use crate::node::{
     AfterRelease, FaultKind, Keys, Nodes, Op, Reply, Request, RequestContext, Sink, Value, Waiter,
 };
-use crate::owner::Bound;
+use crate::owner::ThreadBinding;
 use crate::protocol::claim::effects::{Ask, Counts, Effects, LeaseEnd, Wake, Warnings};
 use crate::protocol::claim::{Claim, ClaimInit, Event, LockParams, Phase};
 use crate::protocol::counters::{Counters, count};
@@ -71,7 +71,7 @@ pub struct ClaimCell {
 struct CellState {
     claim: Claim,
     /// The thread that the lease is bound to; none once its end was warned of.
-    bound: Option<Arc<Bound>>,
+    bound: Option<Arc<ThreadBinding>>,
     /// Those that wait for the verdict of the round.
     round: Wakers,
     /// Those that wait for the loss of the lease.
@@ -115,7 +115,7 @@ struct Act<'a> {
     /// What takes the replies; the hold itself without it.
     sink: Option<&'a Arc<dyn Sink>>,
     /// To which thread the lease is bound that [follows](Event::PassesOn).
-    bound: Option<&'a Arc<Bound>>,
+    bound: Option<&'a Arc<ThreadBinding>>,
 }
 
 impl<'a> From<Event<'a>> for Act<'a> {
@@ -459,7 +459,7 @@ fn add(counts: Counts, counters: &Counters) {
 
 impl CellState {
     /// Takes out what the effects awaken. `bound`: to which thread a lease is bound that follows.
-    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> WakeList {
+    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<ThreadBinding>>) -> WakeList {
         let mut awakened = WakeList::default();
         if effects.wake.is_some() {
             awakened.round = self.round.take();

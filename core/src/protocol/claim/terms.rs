@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::node::{Keys, Mode};
-use crate::owner::Bound;
+use crate::owner::ThreadBinding;
 use crate::protocol::asked::LeaseOptions;
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
@@ -22,7 +22,7 @@ pub struct LockParams {
     /// What another request for the lock is compared with.
     pub asked: LeaseOptions,
     /// The thread that the lease is bound to.
-    pub bound: Option<Arc<Bound>>,
+    pub bound: Option<Arc<ThreadBinding>>,
     /// By which metrics tell it from others.
     pub group: Group,
 }

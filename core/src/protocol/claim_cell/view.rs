@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::owner::Bound;
+use crate::owner::ThreadBinding;
 use crate::protocol::claim::LockParams;
 use crate::protocol::claim::env::{BoundThread, Env};
 use crate::protocol::set::Set;
@@ -13,14 +13,14 @@ use crate::protocol::set::Set;
 pub(super) struct CellEnv<'a> {
     set: &'a Set,
     terms: &'a LockParams,
-    bound: &'a Option<Arc<Bound>>,
+    bound: &'a Option<Arc<ThreadBinding>>,
 }
 
 impl<'a> CellEnv<'a> {
     pub(super) fn of(
         set: &'a Set,
         terms: &'a LockParams,
-        bound: &'a Option<Arc<Bound>>,
+        bound: &'a Option<Arc<ThreadBinding>>,
     ) -> CellEnv<'a> {
         CellEnv { set, terms, bound }
     }

@@ -27,16 +27,16 @@ struct Thread {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// Set when its thread ends.
-struct OfThread(Arc<Thread>);
+struct ThreadEnd(Arc<Thread>);
 
-impl Drop for OfThread {
+impl Drop for ThreadEnd {
     fn drop(&mut self) {
         self.0.gone.store(true, Ordering::Relaxed);
     }
 }
 
 thread_local! {
-    static THREAD: OfThread = OfThread(Arc::new(Thread {
+    static THREAD: ThreadEnd = ThreadEnd(Arc::new(Thread {
         id: NUMBERS.fetch_add(1, Ordering::Relaxed),
         gone: Arc::new(AtomicBool::new(false)),
     }));

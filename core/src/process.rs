@@ -133,10 +133,10 @@ impl<T> fmt::Debug for Made<T> {
 /// A static of which each process has its own value. Locks in the value that a forked child has
 /// inherited may be held by threads that do not exist there.
 #[derive(Debug)]
-pub struct PerProcess<T>(OnceBox<Of<T>>);
+pub struct PerProcess<T>(OnceBox<ProcessValue<T>>);
 
 #[derive(Debug)]
-struct Of<T> {
+struct ProcessValue<T> {
     process: u32,
     value: T,
     /// That of a child that this process has become by forking. What was
@@ -155,7 +155,7 @@ impl<T: Default> PerProcess<T> {
     pub fn get(&self) -> &T {
         let here = id();
         let made = self.0.get_or_init(|| {
-            Box::new(Of {
+            Box::new(ProcessValue {
                 process: here,
                 value: T::default(),
                 next: PerProcess::new(),
@@ -179,7 +179,7 @@ mod tests {
         assert!(std::ptr::eq(one.get(), one.get()));
         // As a forked child finds it.
         let inherited = PerProcess(OnceBox::new());
-        let parents = Of {
+        let parents = ProcessValue {
             process: 0,
             value: "parent".to_owned(),
             next: PerProcess::new(),

@@ -229,13 +229,13 @@ impl Election {
             let held = term.release().await?;
             drop(seat);
             match ended {
-                Ended::Lost => {}
-                Ended::Asked(answer) => drop(answer.send(held)),
-                Ended::Done(Ok(done)) if !self.again => return Ok(done),
-                Ended::Done(Ok(_)) => self.pause(failures.none_after(led)).await?,
+                TermEnd::Lost => {}
+                TermEnd::Asked(answer) => drop(answer.send(held)),
+                TermEnd::Done(Ok(done)) if !self.again => return Ok(done),
+                TermEnd::Done(Ok(_)) => self.pause(failures.none_after(led)).await?,
                 // It could do no better.
-                Ended::Done(Err(_)) if loss.is_some() => {}
-                Ended::Done(Err(error)) => {
+                TermEnd::Done(Err(_)) if loss.is_some() => {}
+                TermEnd::Done(Err(error)) => {
                     let pause = failures.pause(led, &*set.rng);
                     self.tell_failed(&error, Some(pause));
                     self.pause(pause).await?;
@@ -412,7 +412,7 @@ impl Drop for Leaving<'_> {
 }
 
 /// What ended the work of a term.
-enum Ended<T> {
+enum TermEnd<T> {
     /// The term was lost.
     Lost,
     /// A caller wants the term given up.
@@ -427,10 +427,10 @@ async fn lead<W: Future>(
     work: impl FnOnce() -> W,
     mut asked: oneshot::Receiver<Resigned>,
     at_work: &AtWork,
-) -> Ended<W::Output> {
+) -> TermEnd<W::Output> {
     // It may be over already: what makes the work is a step of it, too.
     if !term.is_held() {
-        return Ended::Lost;
+        return TermEnd::Lost;
     }
     // Lives longer than the work.
     let mut _ending = None;
@@ -442,19 +442,19 @@ async fn lead<W: Future>(
         let told = Pin::new(&mut lost).poll(cx).is_ready();
         // The watchdog may not have seen the loss so far: the clock is asked.
         if told || !term.is_held() {
-            return Poll::Ready(Ended::Lost);
+            return Poll::Ready(TermEnd::Lost);
         }
         // Says so before it asks: a resignation that is not seen here sees this.
         let step = at_work.begin();
         let mut resigned = |cx: &mut Context<'_>| match Pin::new(&mut asked).poll(cx) {
-            Poll::Ready(Ok(answer)) => Some(Ended::Asked(answer)),
+            Poll::Ready(Ok(answer)) => Some(TermEnd::Asked(answer)),
             _ => None,
         };
         if let Some(asked) = resigned(cx) {
             return Poll::Ready(asked);
         }
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
-            return Poll::Ready(Ended::Done(done));
+            return Poll::Ready(TermEnd::Done(done));
         }
         drop(step);
         // This may not be polled again.

@@ -57,11 +57,11 @@ pub struct Election {
     again: bool,
     on_lost: Option<Arc<dyn Fn(LossReason) + Send + Sync>>,
     on_stopped: Option<Arc<dyn Fn() + Send + Sync>>,
-    seat: Arc<Mutex<Option<Seated>>>,
+    seat: Arc<Mutex<Option<RunningTerm>>>,
 }
 
 /// The term that a candidate has.
-struct Seated {
+struct RunningTerm {
     term: Weak<Lease>,
     run: Option<Run>,
 }
@@ -246,7 +246,7 @@ impl Election {
 
     fn take_seat(&self, term: &Arc<Lease>, run: Option<Run>) {
         let term = Arc::downgrade(term);
-        *lock(&self.seat) = Some(Seated { term, run });
+        *lock(&self.seat) = Some(RunningTerm { term, run });
     }
 
     /// Whether this candidate leads now. Exact at every call, as [`Lease::is_held`].

@@ -214,7 +214,7 @@ impl Election {
             };
             self.take_seat(&term, Some(run));
             // Gives it up, too, where this future is dropped.
-            let seat = Seat(&term);
+            let seat = TermGuard(&term);
             let stopped = Stopped(self.on_stopped.as_deref());
             let begun = set.clock.now();
             let ended = lead(&term, || work(term.clone()), asked, &at_work).await;
@@ -373,9 +373,9 @@ pub(crate) async fn rest(lock: &Lock, until: Instant) -> Result<(), Error> {
 }
 
 /// A term that is given up where it is left.
-struct Seat<'a>(&'a Lease);
+struct TermGuard<'a>(&'a Lease);
 
-impl Drop for Seat<'_> {
+impl Drop for TermGuard<'_> {
     fn drop(&mut self) {
         // Once polled, a release is on its way.
         let _ = pin!(self.0.release()).poll(&mut Context::from_waker(Waker::noop()));
@@ -406,7 +406,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         // The run looks behind each step whether it was asked.
         if self.at_work.thread().is_none() {
-            drop(Seat(self.term));
+            drop(TermGuard(self.term));
         }
     }
 }

@@ -215,7 +215,7 @@ impl Election {
             self.take_seat(&term, Some(run));
             // Gives it up, too, where this future is dropped.
             let seat = TermGuard(&term);
-            let stopped = Stopped(self.on_stopped.as_deref());
+            let stopped = EndReport(self.on_stopped.as_deref());
             let begun = set.clock.now();
             let ended = lead(&term, || work(term.clone()), asked, &at_work).await;
             let telling = at_work.begin();
@@ -383,9 +383,9 @@ impl Drop for TermGuard<'_> {
 }
 
 /// Dropped when the work of a term has ended, and reports that.
-struct Stopped<'a>(Option<&'a (dyn Fn() + Send + Sync)>);
+struct EndReport<'a>(Option<&'a (dyn Fn() + Send + Sync)>);
 
-impl Drop for Stopped<'_> {
+impl Drop for EndReport<'_> {
     fn drop(&mut self) {
         match self.0 {
             // A second panic would end the process.

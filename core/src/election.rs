@@ -286,7 +286,7 @@ impl Election {
         if let (Some(run), Ok(client)) = (seated.run, self.lock.running()) {
             let (answer, mut answered) = oneshot::channel();
             let asked = run.asked.send(answer).is_ok();
-            _leaving = Leaving {
+            _leaving = ResignGuard {
                 term: &term,
                 at_work: run.at_work.clone(),
             };
@@ -397,12 +397,12 @@ impl Drop for EndReport<'_> {
 }
 
 /// A resignation that a run was asked for, which may never be polled again.
-struct Leaving<'a> {
+struct ResignGuard<'a> {
     term: &'a Lease,
     at_work: Arc<AtWork>,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for ResignGuard<'_> {
     fn drop(&mut self) {
         // The run looks behind each step whether it was asked.
         if self.at_work.thread().is_none() {

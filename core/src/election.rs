@@ -68,12 +68,12 @@ struct RunningTerm {
 
 /// What ends the work of a term before that is given up.
 struct Run {
-    asked: oneshot::Sender<Resigned>,
+    asked: oneshot::Sender<ResignReply>,
     at_work: Arc<AtWork>,
 }
 
 /// Where goes whether the term was still held when it was given up.
-type Resigned = oneshot::Sender<bool>;
+type ResignReply = oneshot::Sender<bool>;
 
 /// The thread that runs code of the caller's for a term: a step of the work, its end, or a
 /// callback.
@@ -416,7 +416,7 @@ enum TermEnd<T> {
     /// The term was lost.
     Lost,
     /// A caller wants the term given up.
-    Asked(Resigned),
+    Asked(ResignReply),
     Done(T),
 }
 
@@ -425,7 +425,7 @@ enum TermEnd<T> {
 async fn lead<W: Future>(
     term: &Lease,
     work: impl FnOnce() -> W,
-    mut asked: oneshot::Receiver<Resigned>,
+    mut asked: oneshot::Receiver<ResignReply>,
     at_work: &AtWork,
 ) -> TermEnd<W::Output> {
     // It may be over already: what makes the work is a step of it, too.

@@ -82,9 +82,9 @@ struct AtWork(Mutex<Option<ThreadId>>);
 
 impl AtWork {
     /// As long as the result lives.
-    fn begin(&self) -> AtWorkNow<'_> {
+    fn begin(&self) -> WorkThreadGuard<'_> {
         *lock(&self.0) = Some(thread::current().id());
-        AtWorkNow(self)
+        WorkThreadGuard(self)
     }
 
     fn thread(&self) -> Option<ThreadId> {
@@ -92,9 +92,9 @@ impl AtWork {
     }
 }
 
-struct AtWorkNow<'a>(&'a AtWork);
+struct WorkThreadGuard<'a>(&'a AtWork);
 
-impl Drop for AtWorkNow<'_> {
+impl Drop for WorkThreadGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.0.0) = None;
     }

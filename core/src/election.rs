@@ -69,7 +69,7 @@ struct RunningTerm {
 /// What ends the work of a term before that is given up.
 struct Run {
     asked: oneshot::Sender<ResignReply>,
-    at_work: Arc<AtWork>,
+    at_work: Arc<WorkThread>,
 }
 
 /// Where goes whether the term was still held when it was given up.
@@ -78,9 +78,9 @@ type ResignReply = oneshot::Sender<bool>;
 /// The thread that runs code of the caller's for a term: a step of the work, its end, or a
 /// callback.
 #[derive(Default)]
-struct AtWork(Mutex<Option<ThreadId>>);
+struct WorkThread(Mutex<Option<ThreadId>>);
 
-impl AtWork {
+impl WorkThread {
     /// As long as the result lives.
     fn begin(&self) -> WorkThreadGuard<'_> {
         *lock(&self.0) = Some(thread::current().id());
@@ -92,7 +92,7 @@ impl AtWork {
     }
 }
 
-struct WorkThreadGuard<'a>(&'a AtWork);
+struct WorkThreadGuard<'a>(&'a WorkThread);
 
 impl Drop for WorkThreadGuard<'_> {
     fn drop(&mut self) {
@@ -207,7 +207,7 @@ impl Election {
         loop {
             let term = Arc::new(patient.acquire().await?);
             let (resign, asked) = oneshot::channel();
-            let at_work = Arc::new(AtWork::default());
+            let at_work = Arc::new(WorkThread::default());
             let run = Run {
                 asked: resign,
                 at_work: at_work.clone(),
@@ -399,7 +399,7 @@ impl Drop for EndReport<'_> {
 /// A resignation that a run was asked for, which may never be polled again.
 struct ResignGuard<'a> {
     term: &'a Lease,
-    at_work: Arc<AtWork>,
+    at_work: Arc<WorkThread>,
 }
 
 impl Drop for ResignGuard<'_> {
@@ -426,7 +426,7 @@ async fn lead<W: Future>(
     term: &Lease,
     work: impl FnOnce() -> W,
     mut asked: oneshot::Receiver<ResignReply>,
-    at_work: &AtWork,
+    at_work: &WorkThread,
 ) -> TermEnd<W::Output> {
     // It may be over already: what makes the work is a step of it, too.
     if !term.is_held() {

@@ -21,7 +21,7 @@ use shared::ClientCore;
 
 use crate::election::Election;
 use crate::error::{Error, ErrorKind};
-use crate::export::Exported;
+use crate::export::LeaseText;
 use crate::force::Forced;
 use crate::inspect::Inspection;
 use crate::lease::Lease;
@@ -83,7 +83,7 @@ impl Client {
     ///
     /// Dropping the future gives back what was taken over: the lock may be free then.
     pub async fn adopt(&self, text: &str) -> Result<Lease, Error> {
-        let exported = Exported::parse(text)?;
+        let exported = LeaseText::parse(text)?;
         let lock = Lock::of_export(self.shared.clone(), &exported)?;
         lock.adopt(&exported).await
     }

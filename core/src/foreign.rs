@@ -112,7 +112,7 @@ mod tests {
     fn every_place_shows_text_from_outside_as_text() {
         use crate::error::{Error, ErrorKind, NodeError};
         use crate::event::event;
-        use crate::export::Exported;
+        use crate::export::LeaseText;
         use crate::node::address::Endpoint;
         use crate::node::admission::record::Record;
         use crate::node::admission::{Expected, Info, ServerFacts};
@@ -195,7 +195,7 @@ mod tests {
             format!("{:?}", replies::outcome(op, &parsed(refused))),
         ));
         for set_name in [wicked, &long] {
-            let text = Exported {
+            let text = LeaseText {
                 set_name: set_name.into(),
                 nodes: 3,
                 queue: set_name.into(),

@@ -2,7 +2,7 @@
 
 use super::Lease;
 use crate::error::{Error, shown};
-use crate::export::Exported;
+use crate::export::LeaseText;
 use crate::node::names::Naming;
 use crate::protocol::reentry::HandleRelease;
 
@@ -97,7 +97,7 @@ impl Lease {
             return Err(self.lost_error());
         };
         let settings = &self.client.settings;
-        let exported = Exported {
+        let exported = LeaseText {
             set_name: settings.set_name.to_string(),
             nodes: settings.nodes.len() as u64,
             queue: hold.keys().aux.queue().to_vec(),

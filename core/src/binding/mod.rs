@@ -20,7 +20,7 @@ use crate::runtime::drive::Sent;
 use crate::runtime::threads::without_signals;
 use crate::runtime::wait::run;
 
-pub use crate::binding::call::{Revocation, CallBatch, call, caught, start};
+pub use crate::binding::call::{CallBatch, Revocation, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
 pub use crate::binding::spawn::{Steps, Task, Work, dispatch, shutdown, spawn};
@@ -153,7 +153,10 @@ impl<C: Copy> CallbackSlot<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn others_over<'a>(&self, state: MutexGuard<'a, CallbackState<C>>) -> MutexGuard<'a, CallbackState<C>> {
+    fn others_over<'a>(
+        &self,
+        state: MutexGuard<'a, CallbackState<C>>,
+    ) -> MutexGuard<'a, CallbackState<C>> {
         let here = this_thread();
         self.idle
             .wait_while(state, |s| s.running.is_some_and(|thread| thread != here))

@@ -117,11 +117,11 @@ fn granted(fence: u64) -> Reply {
 }
 
 /// What a native acquire has come to, at a node whose `TIME` was that.
-pub(crate) fn of_native(outcome: native::RequestOutcome, time: Option<u64>) -> RequestOutcome {
+pub(crate) fn of_native(outcome: native::Outcome, time: Option<u64>) -> RequestOutcome {
     match outcome {
-        native::RequestOutcome::Reply(reply) => RequestOutcome::Reply(reply, time),
-        native::RequestOutcome::OtherRecord => RequestOutcome::OtherRecord,
-        native::RequestOutcome::Quarantined => RequestOutcome::AskByScript,
+        native::Outcome::Reply(reply) => RequestOutcome::Reply(reply, time),
+        native::Outcome::OtherRecord => RequestOutcome::OtherRecord,
+        native::Outcome::Quarantined => RequestOutcome::AskByScript,
     }
 }
 

@@ -134,18 +134,20 @@ impl ClientCounts {
             lost: measures.losses().collect(),
             ..Metrics::default()
         };
-        let push =
-            |all: &mut Vec<Durations>, group: Group, outcome, times: &measures::Histogram| {
-                let times = histogram(times);
-                if times.count() > 0 {
-                    all.push(Durations {
-                        group: group.name(),
-                        mode: group.mode(),
-                        outcome,
-                        times,
-                    });
-                }
-            };
+        let push = |all: &mut Vec<Durations>,
+                    group: Group,
+                    outcome,
+                    times: &measures::HistogramCounters| {
+            let times = histogram(times);
+            if times.count() > 0 {
+                all.push(Durations {
+                    group: group.name(),
+                    mode: group.mode(),
+                    outcome,
+                    times,
+                });
+            }
+        };
         for (group, of) in measures.groups() {
             for (outcome, times) in AcquireOutcome::ALL.iter().zip(&of.acquires) {
                 push(&mut metrics.acquires, group, outcome.as_str(), times);
@@ -172,7 +174,7 @@ impl ClientCounts {
     }
 }
 
-fn histogram(of: &measures::Histogram) -> Histogram {
+fn histogram(of: &measures::HistogramCounters) -> Histogram {
     let (counts, sum) = of.read();
     Histogram {
         bounds: BOUNDS.iter().copied().map(Duration::from_micros).collect(),

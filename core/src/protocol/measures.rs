@@ -42,12 +42,12 @@ pub(crate) const BOUNDS: [u64; 19] = [
 
 /// How many took how long.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub(crate) struct HistogramCounters {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
-impl Histogram {
+impl HistogramCounters {
     pub(crate) fn add(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| bound * 1000 < nanos);
@@ -110,9 +110,9 @@ impl AcquireOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct GroupMeasures {
     /// By the outcome's place in [`AcquireOutcome::ALL`].
-    pub(crate) acquires: [Histogram; AcquireOutcome::ALL.len()],
-    pub(crate) released: Histogram,
-    pub(crate) lost: Histogram,
+    pub(crate) acquires: [HistogramCounters; AcquireOutcome::ALL.len()],
+    pub(crate) released: HistogramCounters,
+    pub(crate) lost: HistogramCounters,
     waits: WaitStarts,
 }
 
@@ -133,7 +133,7 @@ impl GroupMeasures {
 #[derive(Debug, Default)]
 pub(crate) struct NodeMeasures {
     /// From when a request for a vote was handed to the connection to its answer.
-    pub(crate) round_trips: Histogram,
+    pub(crate) round_trips: HistogramCounters,
     clock_steps: AtomicU64,
 }
 
@@ -227,7 +227,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_time_falls_into_the_first_bucket_that_holds_it(micros in 0_u64..400_000_000) {
-            let histogram = Histogram::default();
+            let histogram = HistogramCounters::default();
             histogram.add(Duration::from_micros(micros));
             let (buckets, sum) = histogram.read();
             let place = buckets.iter().position(|count| *count == 1).unwrap();

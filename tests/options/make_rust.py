@@ -168,7 +168,7 @@ def made(options):
     of_locks = [one for one in of(options, "lock") if one not in both]
     of_clients = [one for one in of(options, "client") if one not in both]
     settings = [(name, option) for name, option in of_clients if option["takes"] not in ("urls", "pem")]
-    config = "core/src/config.rs"
+    config, check = "core/src/config.rs", "core/src/config/check.rs"
     yield config, "defaults", "".join(constant(name, option, options) for name, option in of(options, "client", "lock"))
     yield config, "fields of a lock", "".join(
         f"{sentence(name, options)}pub(crate) {name}: {kept(name, option)},\n" for name, option in [*both, *of_locks])
@@ -176,9 +176,9 @@ def made(options):
     yield config, "setters of a client and its locks", "\n".join(
         setter(name, option, options, "lock", "$Type").replace("Arc::new", "std::sync::Arc::new").replace("Group::given", "crate::protocol::group::Group::given")
         for name, option in both)
-    yield config, "bounds of a lock", "".join(bounds(name, option) for name, option in [*both, *of_locks] if not option.get("unset"))
+    yield check, "bounds of a lock", "".join(bounds(name, option) for name, option in [*both, *of_locks] if not option.get("unset"))
     yield config, "settings", "".join(f"{sentence(name, options)}pub(crate) {name}: {kept(name, option)},\n" for name, option in settings)
-    yield config, "bounds", "".join(bounds(name, option) for name, option in settings)
+    yield check, "bounds", "".join(bounds(name, option) for name, option in settings)
     yield "core/src/client/builder.rs", "settings", "".join(f"{name}: {default(name, option)},\n" for name, option in settings)
     yield "core/src/client/builder.rs", "setters of a client", "\n".join(
         setter_of_client(name, option, options) for name, option in of_clients if option["takes"] != "urls")

@@ -235,7 +235,7 @@ ENUMS = {
     "verdict": ("core/src/inspect.rs", r"Verdict::\w+ => \"(\w+)\""), "health": ("core/src/report.rs", r"Health::\w+ => \"(\w+)\""),
     "severity": ("core/src/report.rs", r"Severity::\w+ => \"(\w+)\""), "state": ("core/src/inspect.rs", r"(?:Standing::\w+ =>|state:) \"(\w+)\""),
     "outcome": ("core/src/protocol/measures.rs", r"Outcome::\w+ => \"(\w+)\""),
-    "release": ("core/src/client/findings.rs", r"Delete::\w+ => \"(\w+)\""), "record": ("core/src/client/findings.rs", r"^ +(?:report\.record = |record: )?\"([a-z]+)\"[,;]?$"),
+    "release": ("core/src/node/admission/flavor.rs", r"DeleteByValue::\w+ => \"(\w+)\""), "record": ("core/src/client/findings/node.rs", r"^ +(?:report\.record = |record: )?\"([a-z]+)\"[,;]?$"),
     "run_outcome": ("core/cli/src/voice/metrics.rs", None), "mode": ("core/src/protocol/group.rs", None),
 }
 FILES = {"Inspection": ("inspect", "inspection"), "NodeView": ("inspect", "inspection"), "Holder": ("inspect", "inspection"), "Forced": ("force", "inspection"),
@@ -329,7 +329,7 @@ def of_things(things):
 def severities(text):
     """The findings of the core with how grave they may be. That stands before the id, or in a function that makes them for others."""
     found = {}
-    for part in re.split(r"^(?=(?:pub(?:\(super\))? )?(?:fn|const) )", text.split("\n#[cfg(test)]")[0], flags=re.MULTILINE):
+    for part in re.split(r"^(?=(?:pub(?:\(\w+\))? )?(?:fn|const) )", text, flags=re.MULTILINE):
         ids = [(one[0].strip('"'), one.start()) for one in re.finditer(r'"QD\d\d"', part)]
         grave = [(one[1].lower(), one.start()) for one in re.finditer(r"Severity::(\w+)", part)]
         for name, at in ids:
@@ -340,7 +340,8 @@ def severities(text):
 
 
 def of_findings(findings):
-    yield Place("findings of the core", "core/src/client/findings.rs", [f"{name} {' '.join(sorted(one['severity']))}" for name, one in findings.items()], severities)
+    core = ["core/src/node/admission/flavor.rs", *(f"core/src/client/findings/{part}.rs" for part in ("node", "stopped", "crowded", "set"))]
+    yield Place("findings of the core", core, [f"{name} {' '.join(sorted(one['severity']))}" for name, one in findings.items()], severities)
     everywhere = [*files("core", ".rs"), *files("docs", ".md"), *files("py/python", ".py"), *files("node/src", ".ts"), "include/quorlock.hpp"]
     yield Place("findings that are named anywhere", everywhere, list(findings), lambda text: dict.fromkeys(re.findall(r"\bQD\d\w*", text)), AMONG)
     yield Place("findings of the runbook", "docs/operations/runbooks/findings.md", list(findings), lambda text: re.findall(r"^## (\w+)\n\n\S", text, re.MULTILINE), ORDERED)

@@ -210,6 +210,15 @@ class Blocking(unittest.TestCase):
         self.assertIn("17 calls", str(warned[0].message))
         self.assertEqual(len(logged.output), 1)
 
+    def test_options_are_not_refused_for_nodes_that_are_not_named_yet(self):
+        # The environment names them when the client is first used.
+        quorlock.Client(wait_replicas=1).lock("replicated")
+        with mock.patch.dict(os.environ, QUORLOCK_WAIT_REPLICAS="1"):
+            quorlock.Client().lock("replicated")
+            redlock("replicated")(lambda: None)
+        with self.assertRaisesRegex(quorlock.InvalidArgumentError, "wait_replicas is -1"):
+            quorlock.Client(wait_replicas=-1)
+
     def test_nodes_of_the_environment(self):
         from quorlock import _default
         before = os.environ.get("QUORLOCK_NODES")

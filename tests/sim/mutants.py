@@ -92,7 +92,7 @@ def of_clusters():
     """Those that only the links to clusters have."""
     # And what a connection does for them alone.
     more = {"moved-resends-after-release", "asks-without-asking", "moved-in-set-up-is-misconfigured"}
-    return within("core/src/node/cluster/", "core/src/node/redis/connect/cluster.rs", "tests/sim/src/cluster/") | more
+    return within("core/src/node/cluster/", "core/src/node/redis/connect/cluster", "tests/sim/src/cluster/") | more
 
 
 # Those that tasks which end bring to light: looked for over bytes, with deaths.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as Group, Parser, Subcommand};
+use clap::{Args as Group, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit;
 use crate::flags::{self, OfLock, OfSet};
@@ -358,6 +358,25 @@ pub struct Run {
     pub connection: OfSet,
 }
 
+impl Args {
+    /// The command line, and the variables that stand for options of it. A variable that is empty
+    /// is not set, as in every language.
+    pub fn of_this_process() -> Result<Args, clap::Error> {
+        let matches = without_empty(Args::command()).try_get_matches()?;
+        Args::from_arg_matches(&matches)
+    }
+}
+
+fn without_empty(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &clap::Arg| {
+        let variable = arg.get_env().and_then(std::env::var_os);
+        variable.is_some_and(|value| value.is_empty())
+    };
+    command
+        .mut_args(|arg| if is_empty(&arg) { arg.env(None) } else { arg })
+        .mut_subcommands(without_empty)
+}
+
 /// Prints what is wrong with the command line, or the help that was asked for; returns the
 /// exit code.
 pub fn explain(error: &clap::Error) -> i32 {
@@ -385,8 +404,6 @@ pub fn explain(error: &clap::Error) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -30,13 +30,11 @@ mod watch;
 
 use std::panic::catch_unwind;
 
-use clap::Parser;
-
 use args::{Args, Command};
 use exit::Failure;
 
 fn main() {
-    let args = Args::try_parse().unwrap_or_else(|error| exit::with(args::explain(&error)));
+    let args = Args::of_this_process().unwrap_or_else(|error| exit::with(args::explain(&error)));
     let code = catch_unwind(|| match args.command {
         Command::Run(run) => run::run(&run),
         Command::Inspect(inspect) => ended(inspect.json, inspect::inspect(&inspect)),

@@ -295,3 +295,21 @@ fn a_watch_ends_when_nothing_reads_it_any_more() {
         assert_eq!(ended.and_then(|status| status.code()), Some(0), "{words:?}");
     }
 }
+
+#[test]
+fn a_variable_that_is_empty_is_not_set() {
+    let mut inspect = quorlock(&[], &["inspect", "empty"]);
+    for name in [
+        "RESTART_GUARD",
+        "NAMESPACE",
+        "WAIT_REPLICAS",
+        "MAX_TTL",
+        "ACCEPT_EVICTION",
+    ] {
+        inspect.env(format!("QUORLOCK_{name}"), "");
+    }
+    let ended = inspect.env("QUORLOCK_NODES", "memory://empty").output();
+    let ended = ended.expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "it is free: {said}");
+}

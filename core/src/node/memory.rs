@@ -1,6 +1,9 @@
 //! A node in memory: what it stores, on a map, and for how long. What each request
 //! does there is in the files of its name.
 //!
+//! The types that the node stores are in files that know nothing of [`MemoryNode`], so that
+//! the files of requests import those, and none is imported by them.
+//!
 //! `memory://NAME` serves a user's own tests; the simulator drives the same
 //! [`MemoryNode`] in virtual time.
 
@@ -12,16 +15,22 @@ mod extend;
 mod form;
 mod hashed;
 mod inspect;
+mod keys;
 mod line;
 mod link;
+mod lookup;
 mod native;
+mod queue;
 mod readers;
+mod redisson;
 mod release;
 mod reserve;
 mod scripts;
 mod share;
 #[cfg(test)]
 mod tests;
+mod times;
+mod votes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,11 +38,12 @@ use std::time::Duration;
 
 use super::{Keys, Reply};
 use crate::clock::Instant;
-use line::Listeners;
+use queue::InboxListeners;
+use times::{server_time, tick, whole};
 
 pub use form::{ReservedFor, StoredValue};
-pub use line::{Message, NodeQueue, QueueEntry};
 pub(crate) use link::{MemoryLink, forget};
+pub use queue::{Message, NodeQueue, QueueEntry};
 pub use readers::Readers;
 
 /// The state of one node. Time is an argument, as everything else.
@@ -46,18 +56,18 @@ pub struct MemoryNode {
     /// of its token, and that fence.
     told: BTreeMap<Arc<[u8]>, (u64, u64)>,
     /// Who waits, by the keys of their queues.
-    lines: BTreeMap<Arc<[u8]>, line::NodeQueue>,
+    lines: BTreeMap<Arc<[u8]>, NodeQueue>,
     /// Who shares a lock, by the keys of the sets.
-    readers: BTreeMap<Arc<[u8]>, readers::Readers>,
+    readers: BTreeMap<Arc<[u8]>, Readers>,
     /// The locks in Redisson's layout that are held.
-    hashes: BTreeMap<Arc<[u8]>, hashed::Hashed>,
+    hashes: BTreeMap<Arc<[u8]>, redisson::Hashed>,
     /// Whose the counts of those are, by the keys of the tokens.
-    tokens: BTreeMap<Arc<[u8]>, hashed::Tokens>,
+    tokens: BTreeMap<Arc<[u8]>, redisson::Tokens>,
     /// Who is told that one of those is free.
-    listening: hashed::Listening,
+    listening: redisson::Listening,
     /// Which values were forced out.
     bans: bans::Bans,
-    listeners: Listeners,
+    listeners: InboxListeners,
     /// The node's record.
     record: Option<Arc<str>>,
     /// The end of its quarantine.
@@ -77,7 +87,7 @@ pub struct OtherRecord;
 impl MemoryNode {
     /// The node's `TIME` in µs when its own clock shows `now`.
     pub fn time(now: Instant) -> u64 {
-        now.0 / 1000
+        server_time(now)
     }
 
     /// The node's record.
@@ -147,6 +157,15 @@ impl MemoryNode {
         !(self.keys.is_empty() && self.hashes.is_empty())
     }
 
+    /// Of every living key of bans the values with their ends, and the moment the key's life
+    /// ends.
+    pub fn bans(
+        &self,
+        now: Instant,
+    ) -> impl Iterator<Item = (&[u8], impl Iterator<Item = (&[u8], u64)>, Instant)> {
+        self.bans.living(now)
+    }
+
     /// Drops all that goes by the lock of these keys, in its layout: what is left is other locks'.
     pub fn forget(&mut self, keys: &Keys) {
         self.counters.remove(keys.aux.counter());
@@ -177,19 +196,4 @@ impl MemoryNode {
             self.sweep_at = 64.max(2 * held);
         }
     }
-}
-
-/// The lives of keys begin and end with a millisecond.
-fn tick(now: Instant) -> Instant {
-    Instant(now.0 - now.0 % 1_000_000)
-}
-
-/// A length of time as it goes over the wire: in milliseconds.
-fn whole(length: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// A length as it goes over the wire, in µs.
-fn micros(length: Duration) -> u64 {
-    u64::try_from(whole(length).as_micros()).unwrap_or(u64::MAX / 2)
 }

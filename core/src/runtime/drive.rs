@@ -7,13 +7,13 @@
 //! over. The rules:
 //!
 //! - **The wheel is never free for long.** The I/O thread stands aside when it is
-//!   asked to, and looks every [`BREATH`]: it takes a wheel that nobody took since
+//!   asked to, and looks every [`BREATH`](super::wheel::BREATH): it takes a wheel that nobody took since
 //!   it looked last, so a timer is late by twice that at most. At once, if there
 //!   is anybody else to serve.
 //! - **Alone, or not at all.** Whoever else sends something, async or blocking,
 //!   has the wheel handed to the I/O thread, which keeps it for
 //!   [`CROWDED`](super::wheel::CROWDED).
-//! - **Not for long.** A caller that waits for more than [`TURN`] is no better
+//! - **Not for long.** A caller that waits for more than [`TURN`](super::wheel::TURN) is no better
 //!   off at the wheel: it is asked to leave, and parks.
 //! - **An event loop drives in steps.** One with a single call under way begins it
 //!   and reads the answers on its own thread ([`Driver::step`]), and never waits
@@ -36,6 +36,11 @@
 //! too: tasks that are woken from outside of the runtime are given to whoever
 //! drives ([`Driver::wake`]), those of one fan-out in one.
 
+mod sent;
+mod sleeper;
+#[cfg(test)]
+mod tests;
+
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -46,7 +51,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 use tokio::runtime::{Handle, Runtime};
@@ -58,8 +62,11 @@ use crate::runtime::cancel::CancelShield;
 use crate::runtime::kept::{Bell, Call, Drives, Kept, Then};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
-use crate::runtime::wheel::{BREATH, TURN, Wheel};
+use crate::runtime::wheel::Wheel;
 use crate::wakers::Wakers;
+
+pub(crate) use sent::{Sent, waits_here};
+pub(crate) use sleeper::Sleeper;
 
 /// The runtime, and the wheel.
 pub(crate) struct Driver {
@@ -487,56 +494,6 @@ pub(crate) fn driven_here() -> Option<&'static Driver> {
     AT_WHEEL.get()
 }
 
-/// Sleeps until a timer of a runtime rings; elsewhere than in its tasks, or until that is known
-/// to be broken.
-pub(crate) struct Sleeper {
-    driver: &'static Driver,
-    number: Option<u64>,
-}
-
-impl Sleeper {
-    pub(crate) fn new(driver: &'static Driver) -> Sleeper {
-        Sleeper {
-            driver,
-            number: None,
-        }
-    }
-
-    /// Whether there is a timer to be looked at. If not, the task of `cx` will be woken.
-    pub(crate) fn may_sleep(&mut self, cx: &Context<'_>) -> bool {
-        if self.driver.is_here() {
-            return true;
-        }
-        let mut sleepers = lock(&self.driver.sleepers);
-        let number = *self.number.get_or_insert_with(|| {
-            sleepers.last += 1;
-            sleepers.last
-        });
-        sleepers.wakers.insert(number, cx.waker().clone());
-        drop(sleepers);
-        self.driver.is_whole()
-    }
-
-    /// Looks at the timer, which is a panic where the runtime cannot be told that it is set.
-    pub(crate) fn looks_at(&self, timer: impl FnOnce() -> Poll<()>) -> Poll<()> {
-        catch_unwind(AssertUnwindSafe(timer)).unwrap_or_else(|panic| {
-            if !is_of_descriptors(&*panic) {
-                resume_unwind(panic);
-            }
-            self.driver.break_down();
-            Poll::Pending
-        })
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            lock(&self.driver.sleepers).wakers.remove(&number);
-        }
-    }
-}
-
 fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
     struct Leave {
         _whole: CancelShield,
@@ -552,97 +509,3 @@ fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
     };
     drive()
 }
-
-/// Whether this thread polls what a blocking call waits for.
-pub(crate) fn waits_here() -> bool {
-    MAY_DRIVE.get()
-}
-
-/// What a blocking call has sent so far, and with it how to wait for more.
-pub(crate) struct Sent {
-    driver: Option<&'static Driver>,
-    /// As [`OWED`].
-    owed: Option<Wakers>,
-}
-
-impl Sent {
-    /// For a call whose future may be anybody's: what it sends leaves at once, for its next step may
-    /// wait for what another thread sends behind that.
-    pub(crate) fn at_once() -> Sent {
-        Sent {
-            driver: None,
-            owed: None,
-        }
-    }
-
-    /// For a call of a binding, which runs no foreign code: what it sends leaves when it waits, and the
-    /// runtime is entered once for both.
-    pub(crate) fn with_the_wait() -> Sent {
-        Sent {
-            driver: None,
-            owed: Some(Wakers::default()),
-        }
-    }
-
-    /// Polls what the call waits for.
-    pub(crate) fn by<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        /// What stood here before, and is put back.
-        struct Within<'a> {
-            sent: &'a mut Sent,
-            may_drive: bool,
-            used: Option<&'static Driver>,
-            owed: Option<Wakers>,
-        }
-        impl Drop for Within<'_> {
-            fn drop(&mut self) {
-                MAY_DRIVE.set(self.may_drive);
-                self.sent.driver = USED.replace(self.used);
-                self.sent.owed = OWED.replace(self.owed.take());
-            }
-        }
-        let _within = Within {
-            may_drive: MAY_DRIVE.replace(true),
-            used: USED.replace(self.driver),
-            owed: OWED.replace(self.owed.take()),
-            sent: self,
-        };
-        poll()
-    }
-
-    /// What was sent leaves, if it has not yet.
-    pub(crate) fn leave(&mut self) {
-        if let (Some(driver), Some(owed)) = (self.driver, &mut self.owed)
-            && !owed.is_empty()
-        {
-            driver.pass(owed.take());
-        }
-    }
-
-    /// Waits until `parked` is woken, at most for `limit`, or less: at the wheel
-    /// if it can be had.
-    pub(crate) fn wait(&mut self, parked: &Parked, limit: Option<Duration>) {
-        let Some(driver) = self.driver else {
-            return parked.park(limit);
-        };
-        // At the wheel there is no timer but the end of a turn.
-        if limit.is_none_or(|limit| limit > BREATH * (TURN + 1))
-            && let Some(turn) = driver.take()
-        {
-            let owed = self.owed.as_mut().map(Wakers::take);
-            return turn.wait(parked, owed.unwrap_or_default());
-        }
-        self.leave();
-        driver.wheel.park();
-        parked.park(limit);
-        driver.wheel.unpark();
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-#[cfg(test)]
-mod tests;

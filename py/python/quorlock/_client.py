@@ -29,6 +29,11 @@ from ._rwlock import RWLock
 from ._unseen import Unseen, guarded, shown_unmade
 
 
+# Stands for nodes that are not named yet, where options are checked: nothing is started there, and no option is refused for what nodes in this
+# process lack.
+UNNAMED = ["redis://none"]
+
+
 class Unmade:
     """A lock of a client that nothing has used so far."""
 
@@ -300,7 +305,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         known = self._without.get("unused")
         if known is None:
             options = {} if self._options is None else self._options()
-            known = self._without["unused"] = self._made({**options, "nodes": ["memory://none"]})
+            known = self._without["unused"] = self._made({**options, "nodes": UNNAMED})
             del options
         return known
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, c
 
 from . import _default, _native
 from . import sync
-from ._client import ClientBase
+from ._client import UNNAMED, ClientBase
 from ._functions import called, goes_on, is_begun, is_class, runs_as, whole
 from ._lease import awaited, shown
 from ._lock import Scoped
@@ -228,7 +228,7 @@ class _Redlock(_ForBoth):
     @guarded
     def _throwaway(self) -> _native.Client:
         # Which nodes the environment names is known when the function is called.
-        return _native.Client({"nodes": ["memory://none"], **self._where()})
+        return _native.Client({"nodes": UNNAMED, **self._where()})
 
     # Of one name a lock, of several locks: these have the same methods.
     @guarded

@@ -1,4 +1,10 @@
-use super::*;
+//! Which finding is told of what a look saw.
+
+use std::time::Duration;
+
+use super::crowded::{FLOOD, crowded};
+use super::stopped::{REFUSALS, of_stop};
+use crate::node::redis::connect::{Diagnosis, Obstacle};
 use crate::node::redis::server_error::fault_of;
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::line::{Message, QueueTurn, life};
-use super::scripts::KeyLookup;
-use super::{MemoryNode, StoredValue, micros, tick};
+use super::lookup::KeyLookup;
+use super::queue::{Message, QueueTurn};
+use super::times::{life, micros, tick, whole};
+use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::foreign;
 use crate::node::{Adopted, Op, Reply, Request, Value};
@@ -59,7 +60,7 @@ impl MemoryNode {
         match turn {
             QueueTurn::Anothers | QueueTurn::AfterReaders => {
                 let length = request.keys.waits.reservation;
-                self.refuse(request, found, Some(super::whole(length)))
+                self.refuse(request, found, Some(whole(length)))
             }
             QueueTurn::Mine | QueueTurn::Untold => {
                 self.leave(request, found.now);

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::line::life;
-use super::{MemoryNode, micros, tick};
+use super::times::{life, micros, server_time, tick};
 use crate::clock::Instant;
 use crate::node::{Keys, Request, Value};
 
@@ -30,7 +29,7 @@ impl BanList {
 impl Bans {
     /// The value is banned for so long, or longer if it is already.
     pub(super) fn add(&mut self, keys: &Keys, value: &Value, now: Instant, long: Duration) {
-        let (time, end) = (MemoryNode::time(now), life(now, long));
+        let (time, end) = (server_time(now), life(now, long));
         let key = keys.aux.bans();
         let known = self.0.remove(&key).filter(|known| known.lives(now));
         let mut banned = known.unwrap_or(BanList {
@@ -59,7 +58,7 @@ impl Bans {
         let banned = self.0.get(&keys.aux.bans());
         let banned = banned.filter(|banned| banned.lives(now));
         let until = banned.and_then(|banned| banned.values.get(value.identity()));
-        until.is_some_and(|until| MemoryNode::time(now) <= *until)
+        until.is_some_and(|until| server_time(now) <= *until)
     }
 
     /// Drops those of one lock.
@@ -75,16 +74,14 @@ impl Bans {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
-}
 
-impl MemoryNode {
     /// Of every living key of bans the values with their ends, and the moment the key's life
     /// ends.
-    pub fn bans(
+    pub(super) fn living(
         &self,
         now: Instant,
     ) -> impl Iterator<Item = (&[u8], impl Iterator<Item = (&[u8], u64)>, Instant)> {
-        let living = self.bans.0.iter().filter(move |(_, b)| b.lives(now));
+        let living = self.0.iter().filter(move |(_, b)| b.lives(now));
         living.map(|(key, banned)| {
             let values = banned.values.iter();
             (

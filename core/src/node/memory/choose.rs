@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::joins;
-use super::line::{Message, QueueTurn, life};
-use super::scripts::KeyLookup;
-use super::{MemoryNode, ReservedFor, StoredValue, micros};
+use super::lookup::KeyLookup;
+use super::queue::{Message, QueueTurn};
+use super::times::{life, micros};
+use super::{MemoryNode, ReservedFor, StoredValue};
 use crate::clock::Instant;
 use crate::node::{Op, Reply, Request, Waits};
 

@@ -1,6 +1,7 @@
 //! The counter of fences: a sorted set with one member, whose score only grows.
 
-use super::{MemoryNode, tick, whole};
+use super::MemoryNode;
+use super::times::{tick, whole};
 use crate::clock::Instant;
 use crate::node::native::FURTHEST;
 use crate::node::{Request, Value};

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::line::life;
-use super::scripts::KeyLookup;
-use super::{MemoryNode, StoredValue, micros};
+use super::lookup::KeyLookup;
+use super::times::{life, micros};
+use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::node::{Repair, Reply, Request};
 

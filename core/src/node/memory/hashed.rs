@@ -2,43 +2,15 @@
 //! layout.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::line::{Message, life};
-use super::{MemoryNode, ScriptAnswer, tick};
+use super::queue::Message;
+use super::redisson::{Hashed, Tokens, of_another_layout};
+use super::times::{life, tick};
+use super::{MemoryNode, ScriptAnswer};
 use crate::clock::Instant;
 use crate::foreign;
-use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
-
-/// A lock that is held.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Hashed {
-    /// Who holds it.
-    owner: Arc<[u8]>,
-    /// How often that has entered.
-    count: u32,
-    pub(super) end: Instant,
-}
-
-/// Whose the counts are, as far as they are known.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tokens {
-    tokens: BTreeSet<Value>,
-    /// The fence that was taken for the hold.
-    fence: Option<u64>,
-    pub(super) end: Instant,
-}
-
-/// Who is told that such a lock is free: by its key the waiters, each by its inbox and number.
-pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
-
-/// What stands under the key is a lock in another layout.
-pub(super) fn of_another_layout() -> Reply {
-    let text = "WRONGTYPE the key is that of a lock in another layout";
-    let fault = Fault::new(FaultKind::Misconfigured, text, true);
-    Reply::Failed(fault.of_lock(true))
-}
+use crate::node::{Field, Hint, Op, Repair, Reply, Request};
 
 impl MemoryNode {
     /// Carries the script out that the request calls. `quarantine`: how much longer that lasts,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::counter::mark;
-use super::scripts::KeyLookup;
+use super::lookup::KeyLookup;
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};

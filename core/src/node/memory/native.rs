@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::line::life;
-use super::{MemoryNode, StoredValue, tick};
+use super::times::{life, tick};
+use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::node::native::{Trailer, Voted};
 use crate::node::{Op, Request};
@@ -63,7 +63,7 @@ impl MemoryNode {
         if let Some((_, end)) = self.counters.get_mut(counter)
             && tick(now) <= *end
         {
-            *end = super::line::life(now, life);
+            *end = super::times::life(now, life);
         }
     }
 

@@ -1,8 +1,9 @@
 //! The script `release` on a node in memory: gives the lock back, and calls the next.
 
-use super::line::{Message, QueueEntry, QueueTurn, life};
-use super::scripts::KeyLookup;
-use super::{MemoryNode, ReservedFor, StoredValue, micros};
+use super::lookup::KeyLookup;
+use super::queue::{Message, QueueEntry, QueueTurn};
+use super::times::{life, micros};
+use super::{MemoryNode, ReservedFor, StoredValue};
 use crate::node::{AfterRelease, Mode, Reply, Request, Value};
 
 impl MemoryNode {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::line::life;
-use super::scripts::KeyLookup;
-use super::{MemoryNode, ReservedFor, StoredValue, micros};
+use super::lookup::KeyLookup;
+use super::times::{life, micros};
+use super::{MemoryNode, ReservedFor, StoredValue};
 use crate::node::{Reply, Request};
 
 impl MemoryNode {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::acquire::joins;
-use super::line::{Message, QueueTurn};
+use super::lookup::KeyLookup;
+use super::queue::{Message, QueueTurn};
 use super::readers::MOST;
-use super::scripts::KeyLookup;
-use super::{MemoryNode, ReservedFor, StoredValue, micros, tick};
+use super::times::{micros, tick};
+use super::{MemoryNode, ReservedFor, StoredValue};
 use crate::node::native::FURTHEST;
 use crate::node::{Op, Repair, Reply, Request};
 

@@ -3,12 +3,13 @@ use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::Context;
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
 use crate::runtime::wait::run;
-use crate::runtime::wheel::{WheelHolder, WheelState};
+use crate::runtime::wheel::{BREATH, WheelHolder, WheelState};
 use crate::sync::{Mutex, lock};
 
 /// A task of the runtime that answers each request with the thread it ran on.

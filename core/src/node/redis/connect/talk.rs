@@ -134,7 +134,10 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     }
     let (cause, text) = match error.kind() {
         io::ErrorKind::UnexpectedEof => (Cause::Closed, CLOSED.to_owned()),
-        io::ErrorKind::ConnectionReset => (Cause::Closed, format!("connection lost: {error}")),
+        // A reset that the system reports comes from the other side, or from what stands before it.
+        io::ErrorKind::ConnectionReset if error.raw_os_error().is_some() => {
+            (Cause::Closed, format!("connection lost: {error}"))
+        }
         io::ErrorKind::InvalidData => {
             match error.get_ref().and_then(|e| e.downcast_ref::<TooLong>()) {
                 Some(long) => (Cause::LongReply, long.to_string()),

@@ -1,0 +1,99 @@
+//! A blocking call: what it has sent to the runtime, and how it waits for the answers.
+
+use std::time::Duration;
+
+use super::{Driver, MAY_DRIVE, OWED, USED};
+use crate::runtime::parked::Parked;
+use crate::runtime::wheel::{BREATH, TURN};
+use crate::wakers::Wakers;
+
+/// Whether this thread polls what a blocking call waits for.
+pub(crate) fn waits_here() -> bool {
+    MAY_DRIVE.get()
+}
+
+/// What a blocking call has sent so far, and with it how to wait for more.
+pub(crate) struct Sent {
+    driver: Option<&'static Driver>,
+    /// As [`OWED`].
+    owed: Option<Wakers>,
+}
+
+impl Sent {
+    /// For a call whose future may be anybody's: what it sends leaves at once, for its next step may
+    /// wait for what another thread sends behind that.
+    pub(crate) fn at_once() -> Sent {
+        Sent {
+            driver: None,
+            owed: None,
+        }
+    }
+
+    /// For a call of a binding, which runs no foreign code: what it sends leaves when it waits, and the
+    /// runtime is entered once for both.
+    pub(crate) fn with_the_wait() -> Sent {
+        Sent {
+            driver: None,
+            owed: Some(Wakers::default()),
+        }
+    }
+
+    /// Polls what the call waits for.
+    pub(crate) fn by<T>(&mut self, poll: impl FnOnce() -> T) -> T {
+        /// What stood here before, and is put back.
+        struct Within<'a> {
+            sent: &'a mut Sent,
+            may_drive: bool,
+            used: Option<&'static Driver>,
+            owed: Option<Wakers>,
+        }
+        impl Drop for Within<'_> {
+            fn drop(&mut self) {
+                MAY_DRIVE.set(self.may_drive);
+                self.sent.driver = USED.replace(self.used);
+                self.sent.owed = OWED.replace(self.owed.take());
+            }
+        }
+        let _within = Within {
+            may_drive: MAY_DRIVE.replace(true),
+            used: USED.replace(self.driver),
+            owed: OWED.replace(self.owed.take()),
+            sent: self,
+        };
+        poll()
+    }
+
+    /// What was sent leaves, if it has not yet.
+    pub(crate) fn leave(&mut self) {
+        if let (Some(driver), Some(owed)) = (self.driver, &mut self.owed)
+            && !owed.is_empty()
+        {
+            driver.pass(owed.take());
+        }
+    }
+
+    /// Waits until `parked` is woken, at most for `limit`, or less: at the wheel
+    /// if it can be had.
+    pub(crate) fn wait(&mut self, parked: &Parked, limit: Option<Duration>) {
+        let Some(driver) = self.driver else {
+            return parked.park(limit);
+        };
+        // At the wheel there is no timer but the end of a turn.
+        if limit.is_none_or(|limit| limit > BREATH * (TURN + 1))
+            && let Some(turn) = driver.take()
+        {
+            let owed = self.owed.as_mut().map(Wakers::take);
+            return turn.wait(parked, owed.unwrap_or_default());
+        }
+        self.leave();
+        driver.wheel.park();
+        parked.park(limit);
+        driver.wheel.unpark();
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

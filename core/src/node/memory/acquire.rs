@@ -11,14 +11,14 @@ use crate::foreign;
 use crate::node::{Adopted, Op, Reply, Request, Value};
 
 /// How long, the fence that is proposed, and how many at once.
-type Asked = (Duration, u64, u32);
+type AcquireTerms = (Duration, u64, u32);
 
 impl MemoryNode {
     pub(super) fn acquire(
         &mut self,
         request: &Request,
         found: &KeyLookup,
-        asked: Asked,
+        asked: AcquireTerms,
         messages: &mut Vec<Message>,
     ) -> Reply {
         if let Some(old) = &request.keys.adopts {
@@ -77,7 +77,7 @@ impl MemoryNode {
         request: &Request,
         old: &Adopted,
         found: &KeyLookup,
-        asked: Asked,
+        asked: AcquireTerms,
     ) -> Reply {
         let Adopted { value: old, ban } = old;
         // A text may say anything. What names no token of ours proves nothing, and bans nothing.
@@ -106,7 +106,7 @@ impl MemoryNode {
         &mut self,
         request: &Request,
         found: &KeyLookup,
-        (ttl, candidate, block): Asked,
+        (ttl, candidate, block): AcquireTerms,
         crowded: bool,
     ) -> Reply {
         let now = found.now;
@@ -133,7 +133,7 @@ impl MemoryNode {
         &mut self,
         request: &Request,
         found: &KeyLookup,
-        (ttl, candidate, block): Asked,
+        (ttl, candidate, block): AcquireTerms,
     ) -> Reply {
         if let Some(left) = found.quarantine {
             return Reply::Quarantined { left };

@@ -64,7 +64,7 @@ pub struct MemoryNode {
     /// Whose the counts of those are, by the keys of the tokens.
     tokens: BTreeMap<Arc<[u8]>, redisson::Tokens>,
     /// Who is told that one of those is free.
-    listening: redisson::Listening,
+    listening: redisson::ReleaseListeners,
     /// Which values were forced out.
     bans: bans::Bans,
     listeners: InboxListeners,

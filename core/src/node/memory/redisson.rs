@@ -26,7 +26,7 @@ pub(super) struct Tokens {
 }
 
 /// Who is told that such a lock is free: by its key the waiters, each by its inbox and number.
-pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
+pub(super) type ReleaseListeners = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
 
 /// What stands under the key is a lock in another layout.
 pub(super) fn of_another_layout() -> Reply {

@@ -8,7 +8,7 @@ use crate::node::{Fault, FaultKind, Reply, Value};
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Hashed {
+pub(super) struct RedissonLock {
     /// Who holds it.
     pub(super) owner: Arc<[u8]>,
     /// How often that has entered.

@@ -18,7 +18,7 @@ use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 pub(crate) use check::is_label;
 pub(crate) use environment::{nodes_of_environment, process_label};
-pub(crate) use times::{Given, Times};
+pub(crate) use times::{ExplicitTimes, Times};
 pub use words::{Layout, RestartGuard};
 
 /// The defaults. Tables of them in the documentation are made from here.
@@ -384,7 +384,7 @@ impl Settings {
 
     /// The times of a lock, where some follow others.
     pub(crate) fn times(&self, lock: &LockOptions) -> Times {
-        let given = Given {
+        let given = ExplicitTimes {
             ttl: lock.ttl,
             max_hold: lock.max_hold,
             max_ttl: self.max_ttl,

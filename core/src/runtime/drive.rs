@@ -59,7 +59,7 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
-use crate::runtime::kept::{Bell, Call, Drives, Kept, Then};
+use crate::runtime::kept::{Bell, Call, Kept, TaskDriver, Then};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
@@ -429,7 +429,7 @@ impl Turn {
     }
 }
 
-impl Drives for Driver {
+impl TaskDriver for Driver {
     fn kept(&self) -> &Kept {
         &self.kept
     }

@@ -13,7 +13,7 @@ use crate::mutex::lock;
 pub(crate) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What drives the runtime of such tasks.
-pub(super) trait Drives: Sync {
+pub(super) trait TaskDriver: Sync {
     /// Its tasks.
     fn kept(&self) -> &Kept;
 
@@ -47,7 +47,7 @@ impl Kept {
     /// The same, to be spawned on the runtime that `driver` drives.
     pub(crate) fn keep(
         &self,
-        driver: &'static dyn Drives,
+        driver: &'static dyn TaskDriver,
         call: Call,
         then: Then,
     ) -> impl Future<Output = ()> + Send + use<> {
@@ -75,7 +75,7 @@ impl Kept {
 
 /// Runs a task where it is kept.
 struct TaskRun {
-    driver: &'static dyn Drives,
+    driver: &'static dyn TaskDriver,
     number: u64,
     slot: Arc<CallSlot>,
     waker: Option<Waker>,
@@ -111,13 +111,13 @@ impl Drop for TaskRun {
 
 /// Wakes a task from anywhere, as long as there are the descriptors by which its runtime is woken.
 pub(super) struct Bell {
-    driver: &'static dyn Drives,
+    driver: &'static dyn TaskDriver,
     task: Waker,
 }
 
 impl Bell {
     /// For the task that is polled with `cx`.
-    pub(super) fn of(driver: &'static dyn Drives, cx: &Context<'_>) -> Arc<Bell> {
+    pub(super) fn of(driver: &'static dyn TaskDriver, cx: &Context<'_>) -> Arc<Bell> {
         let task = cx.waker().clone();
         Arc::new(Bell { driver, task })
     }

@@ -59,7 +59,7 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
-use crate::runtime::kept::{Bell, Call, Kept, TaskDriver, Then};
+use crate::runtime::kept::{Bell, Call, TaskDriver, TaskList, Then};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
@@ -75,7 +75,7 @@ pub(crate) struct Driver {
     /// For event loops.
     pub(crate) sockets: Arc<Sockets>,
     /// Its tasks.
-    pub(super) kept: Kept,
+    pub(super) kept: TaskList,
     /// Who sleeps until a timer of it rings, elsewhere than in its tasks.
     sleepers: Mutex<Sleepers>,
     /// Its descriptors are gone.
@@ -138,7 +138,7 @@ impl Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
             sockets,
-            kept: Kept::default(),
+            kept: TaskList::default(),
             sleepers: Mutex::default(),
             broken: AtomicBool::new(false),
             hidden,
@@ -430,7 +430,7 @@ impl Turn {
 }
 
 impl TaskDriver for Driver {
-    fn kept(&self) -> &Kept {
+    fn kept(&self) -> &TaskList {
         &self.kept
     }
 

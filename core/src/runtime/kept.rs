@@ -15,7 +15,7 @@ pub(crate) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What drives the runtime of such tasks.
 pub(super) trait TaskDriver: Sync {
     /// Its tasks.
-    fn kept(&self) -> &Kept;
+    fn kept(&self) -> &TaskList;
 
     /// Wakes one of its tasks, if it still can be woken.
     fn ring(&'static self, task: &Waker);
@@ -32,7 +32,7 @@ pub(crate) enum Then {
 
 /// The tasks of the library's own runtime, by their numbers.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<TaskTable>);
+pub(crate) struct TaskList(Mutex<TaskTable>);
 
 #[derive(Default)]
 struct TaskTable {
@@ -43,7 +43,7 @@ struct TaskTable {
 /// A call in the list, until it is over.
 type CallSlot = Mutex<Option<Call>>;
 
-impl Kept {
+impl TaskList {
     /// The same, to be spawned on the runtime that `driver` drives.
     pub(crate) fn keep(
         &self,

@@ -59,7 +59,7 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
-use crate::runtime::kept::{Bell, Call, TaskDriver, TaskList, Then};
+use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
@@ -149,7 +149,7 @@ impl Driver {
     }
 
     /// Runs a future as a task of the runtime; drops it where that can be driven no more.
-    pub(crate) fn spawn(&'static self, call: Call, then: Then) -> Option<AbortHandle> {
+    pub(crate) fn spawn(&'static self, call: Call, then: OrphanPolicy) -> Option<AbortHandle> {
         if !self.is_here() && !self.is_whole() {
             return None;
         }
@@ -380,7 +380,7 @@ impl Turn {
         let mut calls = Some(calls);
         self.drive(poll_fn(|cx| {
             for call in calls.take().unwrap_or_default() {
-                self.driver.spawn(call, Then::GoesOn);
+                self.driver.spawn(call, OrphanPolicy::GoesOn);
             }
             // Wakes what others have rung for. Whether the wheel is wanted is no matter: it is left at once.
             self.driver.wheel.is_wanted(self.driver.bell(cx));

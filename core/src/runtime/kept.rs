@@ -23,7 +23,7 @@ pub(super) trait TaskDriver: Sync {
 
 /// What becomes of a task whose runtime can be driven no more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum OrphanPolicy {
     /// It ends, and with it what depends on it.
     Ends,
     /// It is a call, which goes on, to find out.
@@ -37,7 +37,7 @@ pub(crate) struct TaskList(Mutex<TaskTable>);
 #[derive(Default)]
 struct TaskTable {
     last: u64,
-    tasks: BTreeMap<u64, (Arc<CallSlot>, Then)>,
+    tasks: BTreeMap<u64, (Arc<CallSlot>, OrphanPolicy)>,
 }
 
 /// A call in the list, until it is over.
@@ -49,7 +49,7 @@ impl TaskList {
         &self,
         driver: &'static dyn TaskDriver,
         call: Call,
-        then: Then,
+        then: OrphanPolicy,
     ) -> impl Future<Output = ()> + Send + use<> {
         let slot = Arc::new(Mutex::new(Some(call)));
         let mut all = lock(&self.0);
@@ -65,7 +65,7 @@ impl TaskList {
     }
 
     /// Takes all of them from their runtime.
-    pub(crate) fn take(&self) -> Vec<(Call, Then)> {
+    pub(crate) fn take(&self) -> Vec<(Call, OrphanPolicy)> {
         let tasks = std::mem::take(&mut lock(&self.0).tasks);
         let tasks = tasks.into_values();
         let taken = tasks.filter_map(|(slot, then)| Some((lock(&slot).take()?, then)));

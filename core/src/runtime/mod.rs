@@ -33,7 +33,7 @@ use crate::event::event;
 use crate::mutex::lock;
 use crate::runtime::dispatch::{Dispatcher, Level};
 use crate::runtime::drive::{Driver, Sent};
-use crate::runtime::kept::Then;
+use crate::runtime::kept::OrphanPolicy;
 use crate::runtime::lookups::Lookups;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
@@ -197,7 +197,7 @@ impl Runtime {
                 .kept
                 .take()
                 .into_iter()
-                .partition(|(_, then)| *then == Then::Ends);
+                .partition(|(_, then)| *then == OrphanPolicy::Ends);
             // Each tells its client, which all others find closed then.
             drop(end);
             driver.wake_sleepers();

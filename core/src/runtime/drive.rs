@@ -61,7 +61,7 @@ use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
 use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList};
 use crate::runtime::parked::Parked;
-use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
+use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
 use crate::wakers::Wakers;
 
@@ -81,7 +81,7 @@ pub(crate) struct Driver {
     /// Its descriptors are gone.
     broken: AtomicBool,
     /// What stood for them was put back, so that it can be left in order.
-    hidden: Option<Hidden>,
+    hidden: Option<RuntimeDescriptors>,
     put_back: OnceCell<bool>,
     /// Wakes who drives. The waker points into the bell: what looks for leaks looks for its start.
     bell: OnceCell<(Arc<Bell>, Waker)>,
@@ -133,7 +133,7 @@ impl Driver {
             .on_thread_park(looks.clone())
             .on_thread_unpark(looks)
             .build()?;
-        let hidden = Hidden::of(&runtime);
+        let hidden = RuntimeDescriptors::of(&runtime);
         Ok(Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
@@ -197,7 +197,11 @@ impl Driver {
     }
 
     fn break_down(&'static self) {
-        let put_back = || self.hidden.as_ref().is_some_and(Hidden::put_back);
+        let put_back = || {
+            self.hidden
+                .as_ref()
+                .is_some_and(RuntimeDescriptors::put_back)
+        };
         self.put_back.get_or_init(put_back);
         if !self.broken.swap(true, Ordering::AcqRel) {
             (self.give_up)(self);

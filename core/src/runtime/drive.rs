@@ -60,7 +60,7 @@ use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
 use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList};
-use crate::runtime::parked::Parked;
+use crate::runtime::parked::Parker;
 use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
 use crate::wakers::Wakers;
@@ -399,7 +399,7 @@ impl Turn {
 
     /// Drives until `parked` is woken, and at most until the wheel is wanted. The tasks that are `owed` a
     /// wake-up have run by then, whatever becomes of the wait.
-    fn wait(&self, parked: &Parked, owed: Wakers) {
+    fn wait(&self, parked: &Parker, owed: Wakers) {
         self.driver.sockets.disarm();
         let mut owed = (!owed.is_empty()).then_some(owed);
         self.drive(poll_fn(|cx| {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::runtime::drive::Sent;
-use crate::runtime::parked::Parked;
+use crate::runtime::parked::Parker;
 
 /// How often to ask whether the wait is interrupted, and the function to ask.
 type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
@@ -19,7 +19,7 @@ pub(crate) fn run<F: Future>(
     mut sent: Sent,
 ) -> Option<F::Output> {
     let mut future = pin!(future);
-    let parked = Parked::here();
+    let parked = Parker::here();
     let waker = Waker::from(parked.clone());
     let mut cx = Context::from_waker(&waker);
     let mut waited = false;

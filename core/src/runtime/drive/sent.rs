@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Driver, MAY_DRIVE, OWED, USED};
-use crate::runtime::parked::Parked;
+use crate::runtime::parked::Parker;
 use crate::runtime::wheel::{BREATH, TURN};
 use crate::wakers::Wakers;
 
@@ -74,7 +74,7 @@ impl Sent {
 
     /// Waits until `parked` is woken, at most for `limit`, or less: at the wheel
     /// if it can be had.
-    pub(crate) fn wait(&mut self, parked: &Parked, limit: Option<Duration>) {
+    pub(crate) fn wait(&mut self, parked: &Parker, limit: Option<Duration>) {
         let Some(driver) = self.driver else {
             return parked.park(limit);
         };

@@ -499,16 +499,16 @@ pub(crate) fn driven_here() -> Option<&'static Driver> {
 }
 
 fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
-    struct Leave {
+    struct LeaveGuard {
         _whole: CancelShield,
     }
-    impl Drop for Leave {
+    impl Drop for LeaveGuard {
         fn drop(&mut self) {
             AT_WHEEL.set(None);
         }
     }
     AT_WHEEL.set(Some(driver));
-    let _leave = Leave {
+    let _leave = LeaveGuard {
         _whole: CancelShield::new(),
     };
     drive()

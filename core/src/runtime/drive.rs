@@ -19,7 +19,7 @@
 //!   and reads the answers on its own thread ([`Driver::step`]), and never waits
 //!   there: it is told by [`sockets`](super::sockets) when there is something to
 //!   read. A loop that is blocked leaves a free wheel, which is the first rule's.
-//! - **No foreign code at the wheel.** A caller drives within [`Sent::wait`]
+//! - **No foreign code at the wheel.** A caller drives within [`SentRequests::wait`]
 //!   and [`Driver::step`] alone. The future that it waits for, a signal handler, an interpreter:
 //!   they run when it has left.
 //! - The wheel is a guard: a panic gives it back too.
@@ -65,7 +65,7 @@ use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
 use crate::wakers::Wakers;
 
-pub(crate) use sent::{Sent, waits_here};
+pub(crate) use sent::{SentRequests, waits_here};
 pub(crate) use sleeper::Sleeper;
 
 /// The runtime, and the wheel.

@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::event;
 use crate::mutex::lock;
 use crate::runtime::dispatch::{Dispatcher, Level};
-use crate::runtime::drive::{Driver, Sent};
+use crate::runtime::drive::{Driver, SentRequests};
 use crate::runtime::kept::OrphanPolicy;
 use crate::runtime::lookups::Lookups;
 use once_cell::race::OnceBox;
@@ -253,7 +253,7 @@ pub fn close_all() {
             Poll::Pending
         }
     });
-    wait::run(all_closed, None, Sent::at_once());
+    wait::run(all_closed, None, SentRequests::at_once());
 }
 
 /// Releases what the process still holds, within `node_timeout`.

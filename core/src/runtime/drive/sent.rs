@@ -13,17 +13,17 @@ pub(crate) fn waits_here() -> bool {
 }
 
 /// What a blocking call has sent so far, and with it how to wait for more.
-pub(crate) struct Sent {
+pub(crate) struct SentRequests {
     driver: Option<&'static Driver>,
     /// As [`OWED`].
     owed: Option<Wakers>,
 }
 
-impl Sent {
+impl SentRequests {
     /// For a call whose future may be anybody's: what it sends leaves at once, for its next step may
     /// wait for what another thread sends behind that.
-    pub(crate) fn at_once() -> Sent {
-        Sent {
+    pub(crate) fn at_once() -> SentRequests {
+        SentRequests {
             driver: None,
             owed: None,
         }
@@ -31,8 +31,8 @@ impl Sent {
 
     /// For a call of a binding, which runs no foreign code: what it sends leaves when it waits, and the
     /// runtime is entered once for both.
-    pub(crate) fn with_the_wait() -> Sent {
-        Sent {
+    pub(crate) fn with_the_wait() -> SentRequests {
+        SentRequests {
             driver: None,
             owed: Some(Wakers::default()),
         }
@@ -42,7 +42,7 @@ impl Sent {
     pub(crate) fn by<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         /// What stood here before, and is put back.
         struct Within<'a> {
-            sent: &'a mut Sent,
+            sent: &'a mut SentRequests,
             may_drive: bool,
             used: Option<&'static Driver>,
             owed: Option<Wakers>,
@@ -92,7 +92,7 @@ impl Sent {
     }
 }
 
-impl Drop for Sent {
+impl Drop for SentRequests {
     fn drop(&mut self) {
         self.leave();
     }

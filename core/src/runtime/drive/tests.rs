@@ -124,7 +124,7 @@ fn a_caller_that_is_alone_drives() {
 
 /// Waits as bindings do.
 fn wait_with_what_is_sent<F: Future>(future: F) -> F::Output {
-    run(future, None, Sent::with_the_wait()).unwrap()
+    run(future, None, SentRequests::with_the_wait()).unwrap()
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_a_call_of_a_binding_has_sent_leaves_whatever_becomes_of_the_call() {
         Duration::from_secs(10),
         &mut looks as &mut dyn FnMut() -> bool,
     );
-    assert!(run(asks_again, Some(interrupt), Sent::with_the_wait()).is_none());
+    assert!(run(asks_again, Some(interrupt), SentRequests::with_the_wait()).is_none());
     assert_eq!(rounds, 2);
 }
 

@@ -41,20 +41,20 @@ impl SentRequests {
     /// Polls what the call waits for.
     pub(crate) fn by<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         /// What stood here before, and is put back.
-        struct Within<'a> {
+        struct ContextGuard<'a> {
             sent: &'a mut SentRequests,
             may_drive: bool,
             used: Option<&'static Driver>,
             owed: Option<Wakers>,
         }
-        impl Drop for Within<'_> {
+        impl Drop for ContextGuard<'_> {
             fn drop(&mut self) {
                 MAY_DRIVE.set(self.may_drive);
                 self.sent.driver = USED.replace(self.used);
                 self.sent.owed = OWED.replace(self.owed.take());
             }
         }
-        let _within = Within {
+        let _within = ContextGuard {
             may_drive: MAY_DRIVE.replace(true),
             used: USED.replace(self.driver),
             owed: OWED.replace(self.owed.take()),

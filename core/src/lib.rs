@@ -146,7 +146,7 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Adopted, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
+        Adoption, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
         Mode, Op, Repair, Reply, Request, RequestContext, Seen, Sink, Standing, Subscriber, Value,
         Waiter, Waits,
     };

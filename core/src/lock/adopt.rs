@@ -11,7 +11,7 @@ use crate::export::LeaseText;
 use crate::foreign;
 use crate::lease::Lease;
 use crate::node::names::Naming;
-use crate::node::{Adopted, Keys};
+use crate::node::{Adoption, Keys};
 use crate::protocol::adopt;
 use crate::protocol::force::ban_for;
 
@@ -42,7 +42,7 @@ impl Lock {
         options.keep = Duration::ZERO;
         // Late requests of the client that exported it do nothing, as those of a lease that is
         // forced out.
-        let adopted = Adopted {
+        let adopted = Adoption {
             value: exported.value.clone(),
             ban: ban_for(settings.max_ttl(), 2 * settings.node_timeout),
         };

@@ -251,7 +251,7 @@ impl Case<'_> {
                     Mode::Exclusive
                 },
                 adopts: option(words, "of").map(|name| {
-                    Box::new(sim::Adopted {
+                    Box::new(sim::Adoption {
                         value: Value(form(name).into()),
                         ban: millis(words, "ban", 1000),
                     })

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorlock::sim::names::{self, Naming};
 use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{
-    Adopted, AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
+    Adoption, AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
 };
 
 use crate::calls::{INBOXES, NAMESPACE};
@@ -236,7 +236,7 @@ fn requests(form: &str, op: Op, value: &[u8]) -> Vec<Request> {
         Op::Acquire { .. } => {
             all.push(with(&|keys| keys.mode = Mode::Shared));
             // By a new value of its own, in place of that.
-            let adopts = Box::new(Adopted {
+            let adopts = Box::new(Adoption {
                 value: Value(value.into()),
                 ban: TTL,
             });

@@ -8,7 +8,7 @@ use super::times::{life, micros, tick, whole};
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::foreign;
-use crate::node::{Adopted, Op, Reply, Request, Value};
+use crate::node::{Adoption, Op, Reply, Request, Value};
 
 /// How long, the fence that is proposed, and how many at once.
 type AcquireTerms = (Duration, u64, u32);
@@ -75,11 +75,11 @@ impl MemoryNode {
     fn adopt(
         &mut self,
         request: &Request,
-        old: &Adopted,
+        old: &Adoption,
         found: &KeyLookup,
         asked: AcquireTerms,
     ) -> Reply {
-        let Adopted { value: old, ban } = old;
+        let Adoption { value: old, ban } = old;
         // A text may say anything. What names no token of ours proves nothing, and bans nothing.
         if !old.is_ours() {
             return Reply::NotMine;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
-use crate::node::{Keys, Seen, Standing, TOLD, Value};
+use crate::node::{Keys, LockState, Standing, TOLD, Value};
 use crate::protocol::force::{BannedValue, ForceReplies, ban, force_out, late, targets};
 use crate::protocol::inspect::{InspectReply, inspect};
 use crate::protocol::quorum::quorum;
@@ -131,7 +131,7 @@ async fn free(
             freed += done.iter().flatten().filter(|held| **held).count();
         }
         // Of readers each node tells some at a time.
-        let told = |seen: &Seen| seen.readers as usize <= seen.sharers.len();
+        let told = |seen: &LockState| seen.readers as usize <= seen.sharers.len();
         let told = said.iter().flatten().all(told);
         if told {
             return Ok(Forced { found, freed });

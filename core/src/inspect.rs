@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::foreign;
-use crate::node::{Seen, Standing, Value};
+use crate::node::{LockState, Standing, Value};
 use crate::protocol::inspect::{InspectReply, LockFinding, finding};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
@@ -421,7 +421,7 @@ fn label(value: &Value) -> Option<String> {
 
 /// How much longer a quorum has this value.
 fn left(said: &[InspectReply], value: &Value) -> Option<Duration> {
-    let has = |seen: &&Seen| {
+    let has = |seen: &&LockState| {
         let theirs = seen.value.as_ref();
         theirs.is_some_and(|theirs| theirs.is_of_one_lease_with(value))
     };
@@ -438,7 +438,7 @@ fn left(said: &[InspectReply], value: &Value) -> Option<Duration> {
 /// them or was given by a script, else by the time in its token, which is what was proposed where
 /// it was won by plain commands.
 fn own_fences(said: &[InspectReply], value: &Value) -> Vec<u64> {
-    let has = |seen: &&Seen| {
+    let has = |seen: &&LockState| {
         let theirs = seen.value.as_ref();
         seen.sharers.is_empty() && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
     };

@@ -147,7 +147,7 @@ pub mod sim {
     pub use crate::node::native;
     pub use crate::node::{
         Adoption, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
-        Mode, Op, Repair, Reply, Request, RequestContext, Seen, Sink, Standing, Subscriber, Value,
+        Mode, Op, Repair, Reply, Request, RequestContext, LockState, Sink, Standing, Subscriber, Value,
         Waiter, Waits,
     };
     pub use crate::probe;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Value};
+use crate::node::{AfterRelease, Fault, Keys, LockState, Op, Reply, Request, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::inspect::{InspectReply, LockFinding, finding};
 use crate::protocol::quorum::quorum;
@@ -59,7 +59,7 @@ pub(crate) fn ban(
     late: Duration,
 ) -> Duration {
     let theirs = said.iter().flatten();
-    let is_theirs = |seen: &&Seen| {
+    let is_theirs = |seen: &&LockState| {
         let seen = seen.value.as_ref();
         seen.is_some_and(|seen| seen.is_of_one_lease_with(value))
     };

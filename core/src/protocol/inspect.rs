@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Standing, Value};
+use crate::node::{AfterRelease, Fault, Keys, LockState, Op, Reply, Request, Standing, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
 /// What a node said: what it has, or why it did not say.
-pub(crate) type InspectReply = Result<Seen, Fault>;
+pub(crate) type InspectReply = Result<LockState, Fault>;
 
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) fn finding(said: &[InspectReply]) -> LockFinding {
     let quorum = quorum(said.len());
     let seen = || said.iter().flatten();
     let votes = |standing: Standing, value: &Value| {
-        let same = |seen: &&Seen| {
+        let same = |seen: &&LockState| {
             let theirs = seen.value.as_ref();
             seen.standing == standing && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
         };
@@ -56,9 +56,9 @@ pub(crate) fn finding(said: &[InspectReply]) -> LockFinding {
     if let Some(reader) = reader.filter(|_| shared().count() >= quorum) {
         return LockFinding::Held(reader.clone(), shared().count());
     }
-    let is_free = |seen: &&Seen| matches!(seen.standing, Standing::Free | Standing::Reserved);
-    let sure = |seen: &&Seen| seen.quarantine.is_zero();
-    let unsure = |seen: &&Seen| is_free(seen) && !sure(seen);
+    let is_free = |seen: &&LockState| matches!(seen.standing, Standing::Free | Standing::Reserved);
+    let sure = |seen: &&LockState| seen.quarantine.is_zero();
+    let unsure = |seen: &&LockState| is_free(seen) && !sure(seen);
     if seen().filter(is_free).filter(sure).count() >= quorum {
         return LockFinding::Free;
     }
@@ -160,7 +160,7 @@ mod tests {
     /// nothing and are in quarantine (`q`), reserve it (`@`), or did not answer (`?`).
     fn said(nodes: &str) -> Vec<InspectReply> {
         let seen = |standing, value: Option<&str>, quarantine| {
-            Ok(Seen {
+            Ok(LockState {
                 standing,
                 left: Some(Duration::from_secs(1)),
                 value: value.map(|value| Value(value.as_bytes().into())),

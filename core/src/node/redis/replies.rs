@@ -10,7 +10,7 @@ use redis::Value as Resp;
 use super::resp::number;
 use super::server_error::{Redirect, demoted, fault_of, redirect};
 use crate::foreign;
-use crate::node::{Cause, Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
+use crate::node::{Cause, Fault, FaultKind, LockState, Op, Reply, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
@@ -199,7 +199,7 @@ fn seen(parts: [&Resp; 6], readers: &[Resp]) -> Option<Reply> {
         Resp::BulkString(one) => Some(Value(one[..].into())),
         _ => None,
     };
-    Some(Reply::Seen(Box::new(Seen {
+    Some(Reply::Seen(Box::new(LockState {
         standing,
         left,
         value: held.then_some(value),

@@ -73,7 +73,7 @@ const LOOKED_AT_ANEW: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(21 * 24 * 3600);
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
-type Showing = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
+type ShowFuture = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Connection {
@@ -91,7 +91,7 @@ pub(crate) struct Connection {
     /// Where its server is, when that is asked to show its certificate once more, and where that is under way.
     here: Option<Endpoint>,
     anew_at: Instant,
-    showing: Option<Showing>,
+    showing: Option<ShowFuture>,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// Whether the node's clock ends a quarantine too early.

@@ -72,7 +72,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const LOOKED_AT_ANEW: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(21 * 24 * 3600);
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
 type ShowFuture = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
 
 /// See the [module documentation](self).
@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     anew_at: Instant,
     showing: Option<ShowFuture>,
     /// The next one, and when to give it up.
-    connecting: Option<(Instant, Connecting)>,
+    connecting: Option<(Instant, ConnectFuture)>,
     /// Whether the node's clock ends a quarantine too early.
     watch: StepWatch,
     /// Until when a shard's own quarantine may last.

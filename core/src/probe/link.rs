@@ -16,7 +16,7 @@ use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::cluster::ClusterLink;
 use crate::node::redis::connect::{Location, Target};
-use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
+use crate::node::redis::dial::{Dial, Stream, StreamFuture, unreachable};
 use crate::node::redis::{RedisLink, Worker};
 use crate::node::{Link, names};
 use crate::token::Rng;
@@ -35,7 +35,7 @@ pub type LinkTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 struct SimulatedDial(Box<dyn Fn(&str) -> DialFuture + Send + Sync>);
 
 impl Dial for SimulatedDial {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         let dialled = (self.0)(&shown(endpoint));
         Box::pin(async move {
             let stream = dialled.await.map_err(|e| unreachable(&e))?;

@@ -68,14 +68,15 @@ fn wrong(error: impl ToString) -> DialError {
 }
 
 /// A stream that is being made.
-pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Stream, DialError>> + Send + 'a>>;
+pub(crate) type StreamFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Stream, DialError>> + Send + 'a>>;
 
 /// The seam through which a connection gets its stream. Nothing above it names a
 /// socket, looks a name up, starts a thread or sets a timer, but by the client's
 /// [`Clock`](crate::clock::Clock).
 pub(crate) trait Dial: Send + Sync {
     /// A stream to the server at this endpoint, or why there is none.
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a>;
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a>;
 
     /// The other addresses of the host, where its name has several, beside the one that the
     /// stream leads to.
@@ -84,7 +85,7 @@ pub(crate) trait Dial: Send + Sync {
     }
 
     /// A stream to the server at this one of them.
-    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, _: SocketAddr) -> Dialling<'a> {
+    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, _: SocketAddr) -> StreamFuture<'a> {
         self.dial(endpoint)
     }
 
@@ -113,7 +114,7 @@ pub(crate) struct SystemDial {
 }
 
 impl Dial for SystemDial {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(dial(endpoint, None, self))
     }
 
@@ -127,7 +128,7 @@ impl Dial for SystemDial {
         others
     }
 
-    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, at: SocketAddr) -> Dialling<'a> {
+    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, at: SocketAddr) -> StreamFuture<'a> {
         Box::pin(dial(endpoint, Some(at), self))
     }
 

@@ -20,7 +20,7 @@ use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{DeleteByValue, Expected, Gate, PromotionHistory, Roster, Survey};
 use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Location, ServerTime};
-use crate::node::redis::dial::{self, Dial, Dialling};
+use crate::node::redis::dial::{self, Dial, StreamFuture};
 use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
@@ -61,7 +61,7 @@ impl Clock for ByHand {
 struct Silence;
 
 impl Dial for Silence {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(std::future::pending())
     }
 }
@@ -70,7 +70,7 @@ impl Dial for Silence {
 struct Unknown(Arc<AtomicBool>);
 
 impl Dial for Unknown {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(std::future::pending())
     }
 
@@ -427,7 +427,7 @@ async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
 struct Listener(Arc<Mutex<Vec<Far>>>);
 
 impl Dial for Listener {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         let (near, far) = dial::pair();
         lock(&self.0).push(far);
         Box::pin(async { Ok(near) })
@@ -492,7 +492,7 @@ async fn every_connection_of_those_who_wait_subscribes() {
 struct Fails(tokio::sync::mpsc::UnboundedSender<()>, AtomicBool);
 
 impl Dial for Fails {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         let _ = self.0.send(());
         if !self.1.swap(true, Ordering::Relaxed) {
             panic!("a test");

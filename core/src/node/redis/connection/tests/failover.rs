@@ -48,7 +48,7 @@ impl World {
 }
 
 impl Dial for World {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         let Endpoint::Tcp { host, .. } = endpoint else {
             panic!("{endpoint:?} is dialled")
         };

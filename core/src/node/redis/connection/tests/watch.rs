@@ -6,7 +6,7 @@ use super::*;
 struct Shows(Arc<AtomicU64>, u64);
 
 impl Dial for Shows {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(std::future::pending())
     }
 

@@ -115,7 +115,7 @@ mod tests {
         use crate::export::LeaseText;
         use crate::node::address::Endpoint;
         use crate::node::admission::record::Record;
-        use crate::node::admission::{Expected, Info, ServerFacts};
+        use crate::node::admission::{Expectation, Info, ServerFacts};
         use crate::node::redis::{map, replies, server_error};
         use crate::node::{Fault, FaultKind, Op, Value};
         use crate::{Client, blocking};
@@ -168,7 +168,7 @@ mod tests {
             let parts = [version, server.eviction];
             shown.extend(parts.into_iter().flatten().map(|part| ("a report", part)));
         }
-        let expected = Expected {
+        let expected = Expectation {
             set_name: "default".into(),
             nodes: 3,
             max_ttl: 1,

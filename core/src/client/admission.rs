@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, NodeError};
 use crate::event::{LogEvent, event};
 use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
-use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::admission::{Expectation, Gate, Roster, Survey};
 use crate::node::names;
 use crate::node::redis::connect::{Location, Target};
 use crate::node::redis::dial::SystemDial;
@@ -29,7 +29,7 @@ pub(super) fn gate(
 ) -> Gate {
     let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
     let fails_over = settings.fails_over();
-    let mut expected = Expected::new(
+    let mut expected = Expectation::new(
         &settings.set_name,
         nodes,
         settings.max_ttl(),

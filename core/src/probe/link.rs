@@ -13,7 +13,7 @@ use crate::config::defaults;
 use crate::event::LogEvent;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
-use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::admission::{Expectation, Gate, Roster, Survey};
 use crate::node::cluster::ClusterLink;
 use crate::node::redis::connect::{Location, Target};
 use crate::node::redis::dial::{Dial, Stream, StreamFuture, unreachable};
@@ -62,7 +62,7 @@ impl Door {
     /// to differ by `drift`, and listens on `inbox`. A request may take `node_timeout`, and
     /// this many replicas must have a vote before it counts. Logs go nowhere.
     pub fn new(
-        expected: Expected,
+        expected: Expectation,
         nodes: Vec<Arc<str>>,
         namespace: &str,
         inbox: Arc<[u8]>,

@@ -62,7 +62,7 @@ async fn told(servers: [Option<[&'static str; 2]>; 2]) -> Vec<FaultKind> {
         port: 7,
         tls: false,
     };
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, true);
     let dial = Arc::new(Name(servers, Mutex::default()));
     let mut link = Link::to(at.clone(), expected, dial, (at, 1));
     link.asks(ACQUIRE);

@@ -50,7 +50,7 @@ use super::pipe::InFlight;
 use super::pushes::Push;
 use super::replies::RequestOutcome;
 use super::subscription::Subscription;
-use super::wire::Incoming;
+use super::wire::ServerMessage;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::event::event;
 use crate::mutex::lock;
@@ -285,10 +285,10 @@ impl Connection {
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEvent> {
         if let Some(up) = &mut self.up {
             match up.poll(cx) {
-                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                Poll::Ready(Ok(ServerMessage::Reply(reply))) => {
                     return Poll::Ready(ConnectionEvent::Reply(reply));
                 }
-                Poll::Ready(Ok(Incoming::Push(push))) => {
+                Poll::Ready(Ok(ServerMessage::Push(push))) => {
                     return Poll::Ready(ConnectionEvent::Push(push));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(ConnectionEvent::Broken(error)),
@@ -297,10 +297,10 @@ impl Connection {
         }
         if let Some(old) = &mut self.old {
             match old.poll(cx) {
-                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                Poll::Ready(Ok(ServerMessage::Reply(reply))) => {
                     return Poll::Ready(ConnectionEvent::OldReply(reply));
                 }
-                Poll::Ready(Ok(Incoming::Push(push))) => {
+                Poll::Ready(Ok(ServerMessage::Push(push))) => {
                     return Poll::Ready(ConnectionEvent::Push(push));
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEvent::OldBroken),

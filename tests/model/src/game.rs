@@ -307,7 +307,7 @@ impl Game {
         let time = time.map(|digits| String::from_utf8_lossy(&digits).parse::<u64>());
         let time: Vec<u64> = time.collect::<Result<_, _>>().map_err(io::Error::other)?;
         let theirs = (
-            native::Voted { stored, counted },
+            native::NativeReplies { stored, counted },
             native::Trailer {
                 admitted: record.is_none()
                     || text(&found[0]).as_deref() == record.map(str::as_bytes),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::native::Voted;
+use quorlock::sim::native::NativeReplies;
 use quorlock::sim::{
     ClaimCell, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, ReservedFor, Value,
 };
@@ -315,7 +315,7 @@ impl Inner {
         node: usize,
         request: &Request,
         seen: &LockState,
-        voted: Voted,
+        voted: NativeReplies,
         counts: bool,
     ) {
         self.count_native(seen);

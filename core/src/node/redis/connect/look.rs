@@ -19,7 +19,7 @@ use super::locate::{disagreement, locate};
 use super::nested::nested;
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use super::trial::{TrialResult, trial};
 use crate::node::address::Endpoint;
 use crate::node::admission::{
@@ -182,9 +182,9 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
 
 async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let (gate, address) = (&target.gate, &target.address);
-    let how = How {
+    let how = ConnectHints {
         subscribe: true,
-        ..How::default()
+        ..ConnectHints::default()
     };
     if let Endpoint::Cluster(_) = &address.endpoint {
         return see_cluster(target, looked).await;

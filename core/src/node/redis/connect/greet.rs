@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::alike::Others;
+use super::alike::SiblingAddresses;
 use super::degraded;
 use super::hello::{Hello, Questions, count, unanswered};
 use super::locate::locate;
@@ -77,7 +77,7 @@ async fn say_hello(target: &Target, how: &ConnectHints) -> Result<Greeting, Faul
         }
     };
     target.located.has_come(Some(&endpoint), true);
-    let mut others = Others::of(target, &endpoint, &stream);
+    let mut others = SiblingAddresses::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let questions = Questions::of(target, how);
     let clock = &target.gate.clock;

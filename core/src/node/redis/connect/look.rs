@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::alike::Others;
+use super::alike::SiblingAddresses;
 use super::census::{Census, census};
 use super::cluster;
 use super::degraded::is_runless;
@@ -202,7 +202,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     })?;
     target.located.has_come(Some(&endpoint), true);
     looked.certificate_expires = stream.certificate_expires();
-    let mut others = Others::of(target, &endpoint, &stream);
+    let mut others = SiblingAddresses::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
     let questions = Questions::of(target, &how);
     let answers = others

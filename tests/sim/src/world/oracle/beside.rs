@@ -9,7 +9,7 @@
 use quorlock::Lock;
 use quorlock::sim::{ClaimCell, Instant, MemoryNode, Mode, Request};
 
-use super::{Inner, LockState};
+use super::{Inner, Seen};
 use crate::neighbour::known;
 use crate::world::World;
 
@@ -50,7 +50,7 @@ impl Inner {
     }
 
     /// LN1: a node has carried a request out.
-    pub(super) fn check_apart(&mut self, node: usize, request: &Request, seen: &LockState) {
+    pub(super) fn check_apart(&mut self, node: usize, request: &Request, seen: &Seen) {
         if !self.oracle.neighbours {
             return;
         }
@@ -75,7 +75,7 @@ impl Inner {
         &mut self,
         node: usize,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         counter: &[u8],
     ) {
         let after = self.nodes[node].state.fence(counter, seen.local);

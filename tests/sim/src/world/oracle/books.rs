@@ -4,7 +4,7 @@
 use quorlock::sim::{Instant, Op, Reply, Request, RequestContext, Value};
 
 use super::order::Words;
-use super::{Before, Life, LockState, MOST_NODES, counted, holds_until, name_of, shared, slot};
+use super::{Before, Life, MOST_NODES, Seen, counted, holds_until, name_of, shared, slot};
 use crate::neighbour::{place_of, place_of_hold};
 use crate::world::network::Open;
 use crate::world::{Inner, Time};
@@ -118,7 +118,7 @@ impl Inner {
         node: usize,
         request: &Request,
         guarded: bool,
-    ) -> LockState {
+    ) -> Seen {
         let local = self.nodes[node].clock.local(self.time);
         let counted = self.look_at_counter(node, request, local);
         let slots = slot::requests(request).into_iter();
@@ -129,7 +129,7 @@ impl Inner {
         let slots = slots.collect();
         let state = &self.nodes[node].state;
         let form = state.form(&request.keys.lock, local);
-        LockState {
+        Seen {
             apart: self.apart_from(node, request, local),
             slots,
             readers: if form.is_some_and(|(form, _)| form.is_shared()) {

@@ -2,7 +2,7 @@
 
 use quorlock::sim::{MemoryNode, Mode, Op, Reply, Request, StoredValue};
 
-use super::{LockState, Watch};
+use super::{Seen, Watch};
 use crate::neighbour::place_of_hold;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Time};
@@ -95,7 +95,7 @@ impl Inner {
         &mut self,
         node: usize,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         reply: Option<&Reply>,
     ) {
         let Some((counter, _)) = request.keys.counter() else {

@@ -7,7 +7,7 @@ use quorlock::sim::{
     ClaimCell, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, ReservedFor, Value,
 };
 
-use super::{LockState, Watch, counted, holds_until, name_of, of_one_token, say, shared};
+use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, say, shared};
 use crate::death;
 use crate::history::Happened;
 use crate::world::{Inner, MS, Node, Time, World};
@@ -266,7 +266,7 @@ impl Inner {
         node: usize,
         server: u64,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         reply: Option<&Reply>,
     ) {
         if matches!(request.keys.mode, Mode::AnySlot(_)) {
@@ -314,7 +314,7 @@ impl Inner {
         &mut self,
         node: usize,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         voted: NativeReplies,
         counts: bool,
     ) {
@@ -349,7 +349,7 @@ impl Inner {
 
     /// S3: only the token that holds the lock lengthens its hold, or ends it. To make it
     /// crowded changes no more than what is rounded.
-    pub(super) fn check_theft(&mut self, node: usize, request: &Request, seen: &LockState) {
+    pub(super) fn check_theft(&mut self, node: usize, request: &Request, seen: &Seen) {
         let time = MemoryNode::time(seen.local);
         let Some((form, end)) = &seen.form else {
             return;
@@ -390,7 +390,7 @@ impl Inner {
         node: usize,
         server: u64,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         reply: Option<&Reply>,
     ) {
         let fails_over = self.fails_over(node);

@@ -18,7 +18,7 @@ use quorlock::sim::{
     ClaimCell, Instant, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue, Waiter,
 };
 
-use super::{Inner, LockState, MOST_NODES, Oracle, name_of, of_one_token};
+use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
 use crate::neighbour::place_of;
 use crate::world::{MS, Time};
 
@@ -107,7 +107,7 @@ impl Inner {
     }
 
     /// A native request for a vote was carried out.
-    pub(super) fn count_native(&mut self, seen: &LockState) {
+    pub(super) fn count_native(&mut self, seen: &Seen) {
         let natives = &mut self.oracle.natives;
         natives.tries += 1;
         natives.in_line += u64::from(seen.first_before.is_some());
@@ -120,7 +120,7 @@ impl Inner {
 
     /// A node has voted by script: where somebody waits behind that, what stands there is
     /// crowded, so that nobody passes natively.
-    pub(super) fn check_mark(&mut self, node: usize, request: &Request, seen: &LockState) {
+    pub(super) fn check_mark(&mut self, node: usize, request: &Request, seen: &Seen) {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(seen.local));
         let form = state.form(&request.keys.lock, seen.local);
         let quiet = form.is_some_and(|(form, _)| matches!(form, StoredValue::Uncontended(_)));
@@ -140,7 +140,7 @@ impl Inner {
     }
 
     /// A node has voted for whoever asks.
-    pub(super) fn check_order(&mut self, node: usize, request: &Request, seen: &LockState) {
+    pub(super) fn check_order(&mut self, node: usize, request: &Request, seen: &Seen) {
         let time = MemoryNode::time(seen.local);
         let called = |form: &StoredValue| match form {
             StoredValue::Reserved { until, whom } | StoredValue::Shared { until, whom, .. } => {

@@ -14,7 +14,7 @@ use quorlock::sim::{
     StoredValue, Value,
 };
 
-use super::{Inner, LockState, holds_until, name_of};
+use super::{Inner, Seen, holds_until, name_of};
 use crate::neighbour::{Known, known};
 use crate::world::Node;
 
@@ -120,7 +120,7 @@ impl Inner {
         &mut self,
         node: usize,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         reply: Option<&Reply>,
     ) {
         let (lock, now) = (&request.keys.lock, seen.local);
@@ -175,7 +175,7 @@ impl Inner {
         &self,
         node: usize,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         reply: Option<&Reply>,
     ) -> bool {
         let granted = matches!(reply, Some(Reply::Granted { .. }));

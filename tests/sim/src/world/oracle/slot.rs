@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use quorlock::sim::{MemoryNode, Mode, Reply, Request, ReservedFor};
 
-use super::{Inner, LockState, shared};
+use super::{Inner, Seen, shared};
 use crate::contender::{KEYS, NAMES};
 use crate::neighbour::{Known, known};
 
@@ -28,7 +28,7 @@ pub(super) fn requests(request: &Request) -> Vec<Request> {
 }
 
 /// Whether the slot was kept for whoever asks: that one has been called for it.
-fn is_reserved(one: &Request, before: &LockState) -> bool {
+fn is_reserved(one: &Request, before: &Seen) -> bool {
     let form = before.form.as_ref();
     let whom = form.and_then(|(form, _)| form.reserved(MemoryNode::time(before.local)));
     whom.is_some() && whom.cloned() == one.waiter.clone().map(ReservedFor::Waiter)
@@ -40,7 +40,7 @@ impl Inner {
         &mut self,
         node: usize,
         request: &Request,
-        seen: &LockState,
+        seen: &Seen,
         reply: Option<&Reply>,
     ) {
         for (one, seen) in &seen.slots {
@@ -66,13 +66,13 @@ impl Inner {
     }
 
     /// Whether somebody was before whoever asks, and has not been called.
-    fn passes(&self, node: usize, request: &Request, seen: &LockState) -> bool {
+    fn passes(&self, node: usize, request: &Request, seen: &Seen) -> bool {
         let first = seen.first_before.as_ref();
         let passed = first.is_some_and(|first| self.is_in_line(node, request, first));
         passed && !self.oracle.steps_seen
     }
 
-    fn votes_on(&self, node: usize, one: &Request, seen: &LockState) -> Vec<quorlock::sim::Value> {
+    fn votes_on(&self, node: usize, one: &Request, seen: &Seen) -> Vec<quorlock::sim::Value> {
         let state = &self.nodes[node].state;
         let votes = shared::votes_on(state, &one.keys.lock, &one.keys.aux, seen.local);
         votes.into_iter().map(|(value, _)| value).collect()

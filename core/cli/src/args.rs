@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args as Group, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit;
-use crate::flags::{self, OfLock, OfSet};
+use crate::flags::{self, LockFlags, OfSet};
 use crate::given;
 use crate::times;
 
@@ -311,7 +311,7 @@ pub struct Run {
     #[arg(short, long, conflicts_with = "wait")]
     pub no_wait: bool,
     #[command(flatten)]
-    pub lock: OfLock,
+    pub lock: LockFlags,
     /// How long -n waits for nodes that give no votes yet, since they may have lost some, and
     /// would make a quorum: nobody can hold the lock then. As long as that may take, unless this
     /// says otherwise: --max-ttl and some 20s.

@@ -11,7 +11,7 @@ use crate::values::{number, on, word};
 
 /// Those of a lock.
 #[derive(Debug, Args)]
-pub struct OfLock {
+pub struct LockFlags {
     /// How long the lock outlives a machine that dies; it is renewed meanwhile. At least 10ms, at
     /// most --max-ttl. Default: 10s.
     #[arg(long, value_name = "T")]
@@ -49,7 +49,7 @@ pub struct OfLock {
     pub slots: Option<u32>,
 }
 
-impl OfLock {
+impl LockFlags {
     /// The lock with what was given.
     pub fn on(&self, lock: Lock) -> Lock {
         on! { self, lock:

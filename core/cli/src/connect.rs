@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use quorlock::{Client, defaults};
 
 use crate::exit::{self, Failure};
-use crate::flags::OfSet;
+use crate::flags::SetFlags;
 use crate::given;
 
 /// The longest file of nodes that is read, in bytes: a device has no end.
 const LONGEST: u64 = 1 << 20;
 
 /// A client with these options; `label`: what others see of it.
-pub fn client(options: &OfSet, label: Option<String>) -> Result<Client, Failure> {
+pub fn client(options: &SetFlags, label: Option<String>) -> Result<Client, Failure> {
     let wrong = |e: quorlock::Error| Failure::new(exit::CONFIG, given::by_flags(&e));
     let nodes = named(options)?;
     let builder = || match &nodes {
@@ -45,7 +45,7 @@ enum NodesSource {
     Elsewhere,
 }
 
-fn named(options: &OfSet) -> Result<NodesSource, Failure> {
+fn named(options: &SetFlags) -> Result<NodesSource, Failure> {
     if let Some(path) = &options.nodes_file {
         let shown = format!("the nodes file ({})", given::file(path));
         return nodes_of(read(path), &shown).map(NodesSource::ByOption);

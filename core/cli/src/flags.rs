@@ -67,7 +67,7 @@ impl LockFlags {
 /// How to reach the set: all of its clients agree on what it is.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The set of nodes")]
-pub struct OfSet {
+pub struct SetFlags {
     /// A file with the URLs of the nodes, one or more a line; lines that begin with # are notes.
     /// Without: QUORLOCK_NODES, ~/.config/quorlock/nodes, /etc/quorlock/nodes, in this order.
     #[arg(long, value_name = "FILE")]
@@ -136,7 +136,7 @@ pub struct OfSet {
     pub key: Option<String>,
 }
 
-impl OfSet {
+impl SetFlags {
     /// The client with the certificates and keys that were given.
     pub fn credentials_on(&self, client: ClientBuilder) -> ClientBuilder {
         on! { self, client:

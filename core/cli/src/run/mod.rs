@@ -29,7 +29,7 @@ use crate::times;
 use crate::voice::Voice;
 use child::Child;
 use front::{Front, Side};
-use supervise::{Ended, Outcome, Rules, supervise};
+use supervise::{LockEnd, Outcome, Rules, supervise};
 use wait::{Patience, Without, acquire};
 use warden::Warden;
 
@@ -169,7 +169,7 @@ fn held(
     let mut child = match while_held(&lease, start)? {
         Ok(child) => child,
         Err(reason) => {
-            let ended = Ended::new(reason, &lease);
+            let ended = LockEnd::new(reason, &lease);
             voice.say(&format!(
                 "the lock was lost before the command was started, which it was not: {reason}{}",
                 ended.told()

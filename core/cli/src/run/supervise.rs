@@ -41,7 +41,7 @@ pub struct Outcome {
     /// What the command ended with.
     pub child: i32,
     /// Why it was stopped, or how the lock was lost under it.
-    pub lost: Option<Ended>,
+    pub lost: Option<LockEnd>,
     /// Whether the lock was still held when the command had ended.
     pub in_time: bool,
 }
@@ -129,11 +129,11 @@ pub fn supervise(
                 };
                 let reason = word(why, lease);
                 if how == Asked::Term {
-                    stopped = Some(Ended::new(reason, lease));
+                    stopped = Some(LockEnd::new(reason, lease));
                     // A command that is stopped could not end.
                     child.signal(libc::SIGCONT);
                 }
-                explain(why, how, &Ended::new(reason, lease), voice);
+                explain(why, how, &LockEnd::new(reason, lease), voice);
                 continue;
             }
             Act::Kill => {
@@ -175,7 +175,7 @@ pub fn supervise(
     if warden.as_ref().is_some_and(Warden::has_killed) {
         voice
             .say("the command was killed: this process stood still, and the lock was about to end");
-        stopped = stopped.or(Some(Ended::new(lease.ending().as_str(), lease)));
+        stopped = stopped.or(Some(LockEnd::new(lease.ending().as_str(), lease)));
     }
     // Before its number can be another's.
     drop(warden);
@@ -185,29 +185,29 @@ pub fn supervise(
     let lost = lost.or((!in_time).then_some("expired"));
     Outcome {
         child: child_code,
-        lost: lost.map(|reason| Ended::new(reason, lease)).or(stopped),
+        lost: lost.map(|reason| LockEnd::new(reason, lease)).or(stopped),
         in_time,
     }
 }
 
 /// Why a lock has ended, or is about to, and what its nodes have to do with it.
 #[derive(Debug)]
-pub struct Ended {
+pub struct LockEnd {
     /// As a word.
     pub reason: &'static str,
     nodes: Vec<NodeError>,
 }
 
-impl Ended {
+impl LockEnd {
     /// By this word, and as things stand.
-    pub fn new(reason: &'static str, lease: &Lease) -> Ended {
+    pub fn new(reason: &'static str, lease: &Lease) -> LockEnd {
         let is_theirs = ["expired", "refused", "forced"].contains(&reason);
         let nodes = if is_theirs {
             lease.answers()
         } else {
             Vec::new()
         };
-        Ended { reason, nodes }
+        LockEnd { reason, nodes }
     }
 
     /// What the nodes said, for programs.
@@ -272,7 +272,7 @@ fn word(why: Why, lease: &Lease) -> &'static str {
     }
 }
 
-fn explain(why: Why, how: Asked, ended: &Ended, voice: &mut Voice) {
+fn explain(why: Why, how: Asked, ended: &LockEnd, voice: &mut Voice) {
     let so = match how {
         Asked::Not => "the command goes on",
         Asked::Term => "the command gets TERM",

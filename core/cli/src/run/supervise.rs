@@ -67,7 +67,7 @@ pub fn supervise(
     // The warden knows the command before any report of it.
     tell_warden(child, &guard);
     voice.tell(&json!({"event": "started", "pid": child.pid()}));
-    let mut killed = Killed::No;
+    let mut killed = KillResult::No;
     // Polled for its waker: a loss ends the wait for the next event.
     let mut loss = lease.lost();
     let mut stopped = None;
@@ -108,10 +108,10 @@ pub fn supervise(
             }
             most = GROUP;
         }
-        if killed == Killed::No && warden.as_ref().is_some_and(Warden::has_killed) {
-            killed = Killed::Sent;
+        if killed == KillResult::No && warden.as_ref().is_some_and(Warden::has_killed) {
+            killed = KillResult::Sent;
         }
-        if killed == Killed::Sent {
+        if killed == KillResult::Sent {
             // Where it could be sent to some of them, the others are what is left.
             if child.is_out_of_reach() {
                 killed = kill_in_vain(voice);
@@ -142,7 +142,7 @@ pub fn supervise(
                         kill_in_vain(voice)
                     } else {
                         voice.say("the command has not ended in time: killed");
-                        Killed::Sent
+                        KillResult::Sent
                     };
                 }
                 continue;
@@ -233,7 +233,7 @@ impl LockEnd {
 
 /// Whether KILL was sent to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Killed {
+enum KillResult {
     No,
     Sent,
     /// This process may not signal some of it, and the user has seen that.
@@ -241,13 +241,13 @@ enum Killed {
 }
 
 /// Tells that what is left of the command cannot be killed.
-fn kill_in_vain(voice: &mut Voice) -> Killed {
+fn kill_in_vain(voice: &mut Voice) -> KillResult {
     voice.say(
         "processes of the command cannot be killed, for they have another user: they go on \
          without the lock",
     );
     voice.tell(&not_permitted(libc::SIGKILL));
-    Killed::InVain
+    KillResult::InVain
 }
 
 /// Whether a command was asked to end.

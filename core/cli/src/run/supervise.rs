@@ -123,12 +123,12 @@ pub fn supervise(
             Act::Wait(long) => most = most.min(long),
             Act::Term(why) => {
                 let how = match rules.kill {
-                    false => Asked::Not,
-                    true if child.signal(libc::SIGTERM) => Asked::InVain,
-                    true => Asked::Term,
+                    false => StopRequest::Not,
+                    true if child.signal(libc::SIGTERM) => StopRequest::InVain,
+                    true => StopRequest::Term,
                 };
                 let reason = word(why, lease);
-                if how == Asked::Term {
+                if how == StopRequest::Term {
                     stopped = Some(LockEnd::new(reason, lease));
                     // A command that is stopped could not end.
                     child.signal(libc::SIGCONT);
@@ -252,7 +252,7 @@ fn kill_in_vain(voice: &mut Voice) -> KillResult {
 
 /// Whether a command was asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum StopRequest {
     /// It is to go on.
     Not,
     Term,
@@ -272,11 +272,11 @@ fn word(why: Why, lease: &Lease) -> &'static str {
     }
 }
 
-fn explain(why: Why, how: Asked, ended: &LockEnd, voice: &mut Voice) {
+fn explain(why: Why, how: StopRequest, ended: &LockEnd, voice: &mut Voice) {
     let so = match how {
-        Asked::Not => "the command goes on",
-        Asked::Term => "the command gets TERM",
-        Asked::InVain => {
+        StopRequest::Not => "the command goes on",
+        StopRequest::Term => "the command gets TERM",
+        StopRequest::InVain => {
             "the command goes on, for it has another user, and may not be ended by this one"
         }
     };
@@ -293,11 +293,11 @@ fn explain(why: Why, how: Asked, ended: &LockEnd, voice: &mut Voice) {
         }
         Why::Lost(_) => format!("the lock is lost: {reason}{nodes}; {so}"),
     });
-    let stopped = how == Asked::Term;
+    let stopped = how == StopRequest::Term;
     voice.tell(&json!({
         "event": "ending", "reason": reason, "stopped": stopped, "nodes": ended.nodes(),
     }));
-    if how == Asked::InVain {
+    if how == StopRequest::InVain {
         voice.tell(&not_permitted(libc::SIGTERM));
     }
 }

@@ -212,17 +212,17 @@ async fn hear_clocks(lock: &Lock, until: Duration) {
 }
 
 /// What nodes lack for a lock that is not held.
-struct Lacking {
+struct MissingVotes {
     /// How many would vote, of how many.
     votes: (usize, usize),
     /// The others, and why not.
     nodes: Vec<(String, String)>,
 }
 
-impl Lacking {
+impl MissingVotes {
     /// `label`: of this client, whose attempt may have votes. `said`: what the nodes said to the last
     /// one, which tells more of those that only look as if they voted.
-    fn of(found: &Inspection, label: &str, said: &[NodeError]) -> Lacking {
+    fn of(found: &Inspection, label: &str, said: &[NodeError]) -> MissingVotes {
         let views = found.nodes();
         let mut nodes = Vec::new();
         for (i, view) in views.iter().enumerate() {
@@ -244,7 +244,7 @@ impl Lacking {
             };
             nodes.push((view.node().to_owned(), plain(&why)));
         }
-        Lacking {
+        MissingVotes {
             votes: (views.len() - nodes.len(), views.len()),
             nodes,
         }
@@ -281,7 +281,7 @@ fn tell(
     let holders = holder.and_then(|holder| holder.label());
     let since = holder.and_then(|holder| holder.since());
     let lacking = found.ok().filter(|_| holder.is_none());
-    let lacking = lacking.map(|found| Lacking::of(found, label, said));
+    let lacking = lacking.map(|found| MissingVotes::of(found, label, said));
     let mut parts = Vec::new();
     if ahead > 0 {
         parts.push(format!("{ahead} before us"));

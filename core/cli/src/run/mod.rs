@@ -30,7 +30,7 @@ use crate::voice::Voice;
 use child::Child;
 use front::{Front, Side};
 use supervise::{LockEnd, Outcome, Rules, supervise};
-use wait::{Patience, Without, acquire};
+use wait::{Patience, NoLease, acquire};
 use warden::Warden;
 
 /// Variables of this program whose values may be secrets.
@@ -135,12 +135,12 @@ fn held(
     };
     let lease = match acquire((client, label), lock, patience, events, voice) {
         Ok(lease) => lease,
-        Err(Without::Signal(number)) => {
+        Err(NoLease::Signal(number)) => {
             let code = exit::SIGNAL + number;
             voice.tell(&json!({"event": "interrupted", "signal": number, "exit": code}));
             return Ok(code);
         }
-        Err(Without::Failed(error)) => return refused(options, lock, &error, voice),
+        Err(NoLease::Failed(error)) => return refused(options, lock, &error, voice),
     };
     let waited = now() - begun;
     if options.print_wait {

@@ -46,7 +46,7 @@ pub struct Patience {
 
 /// Why there is no lease.
 #[derive(Debug)]
-pub enum Without {
+pub enum NoLease {
     Failed(Error),
     /// This signal came.
     Signal(i32),
@@ -74,7 +74,7 @@ pub fn acquire(
     patience: Patience,
     events: &mut Events,
     voice: &mut Voice,
-) -> Result<Lease, Without> {
+) -> Result<Lease, NoLease> {
     let Patience { wait, hear, .. } = patience;
     let name = &String::from_utf8_lossy(lock.name());
     let begun = now();
@@ -101,7 +101,7 @@ pub fn acquire(
                 Poll::Ready(Ok(lease)) => break Ok(lease),
                 Poll::Ready(Err(error)) => {
                     let Some(at) = patience.votes_at(begun, &error) else {
-                        break Err(Without::Failed(error));
+                        break Err(NoLease::Failed(error));
                     };
                     stage = Stage::AwaitsVotes(at);
                     said = error.nodes().to_vec();
@@ -146,7 +146,7 @@ pub fn acquire(
         };
         match events.next(at.saturating_sub(now())) {
             Event::Signal { number, .. } if ENDS.contains(&number) => {
-                break Err(Without::Signal(number));
+                break Err(NoLease::Signal(number));
             }
             Event::Signal { number, .. } if number == libc::SIGTSTP => {
                 // Others are not to wait for a process that stands still.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::child::{Change, Child};
 use super::front::Front;
-use super::guard::{Act, Guard, Why};
+use super::guard::{Act, EndReason, Guard};
 use super::warden::Warden;
 use crate::clock::now;
 use crate::events::{Event, Events};
@@ -265,14 +265,14 @@ fn not_permitted(signal: i32) -> Value {
     json!({"event": "not_permitted", "signal": signal})
 }
 
-fn word(why: Why, lease: &Lease) -> &'static str {
+fn word(why: EndReason, lease: &Lease) -> &'static str {
     match why {
-        Why::Ending(_) => lease.ending().as_str(),
-        Why::Lost(reason) => reason.as_str(),
+        EndReason::Ending(_) => lease.ending().as_str(),
+        EndReason::Lost(reason) => reason.as_str(),
     }
 }
 
-fn explain(why: Why, how: StopRequest, ended: &LockEnd, voice: &mut Voice) {
+fn explain(why: EndReason, how: StopRequest, ended: &LockEnd, voice: &mut Voice) {
     let so = match how {
         StopRequest::Not => "the command goes on",
         StopRequest::Term => "the command gets TERM",
@@ -282,7 +282,7 @@ fn explain(why: Why, how: StopRequest, ended: &LockEnd, voice: &mut Voice) {
     };
     let (reason, nodes) = (ended.reason, ended.told());
     voice.say(&match why {
-        Why::Ending(left) => {
+        EndReason::Ending(left) => {
             let left = times::shown(left);
             let because = if reason == LossReason::MaxHold.as_str() {
                 "for it has been held for as long as --max-hold allows".to_owned()
@@ -291,7 +291,7 @@ fn explain(why: Why, how: StopRequest, ended: &LockEnd, voice: &mut Voice) {
             };
             format!("the lock ends in {left}, {because}: {so}")
         }
-        Why::Lost(_) => format!("the lock is lost: {reason}{nodes}; {so}"),
+        EndReason::Lost(_) => format!("the lock is lost: {reason}{nodes}; {so}"),
     });
     let stopped = how == StopRequest::Term;
     voice.tell(&json!({

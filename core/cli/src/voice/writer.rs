@@ -14,11 +14,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Writer(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     changed: Condvar,
 }
 
-struct State {
+struct WriterState {
     texts: VecDeque<String>,
     /// Where they go; the thread takes it when it begins.
     output: Option<Box<dyn Write + Send>>,
@@ -29,7 +29,7 @@ struct State {
 impl Writer {
     pub fn new(output: impl Write + Send + 'static) -> Writer {
         Writer(Arc::new(Shared {
-            state: Mutex::new(State {
+            state: Mutex::new(WriterState {
                 texts: VecDeque::new(),
                 output: Some(Box::new(output)),
                 has_thread: false,
@@ -71,7 +71,7 @@ impl Writer {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

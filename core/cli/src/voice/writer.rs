@@ -11,9 +11,9 @@ const BOUND: usize = 1024;
 /// After so long without any of it written, the rest is given up at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub struct Writer(Arc<Shared>);
+pub struct Writer(Arc<WriterQueue>);
 
-struct Shared {
+struct WriterQueue {
     state: Mutex<WriterState>,
     changed: Condvar,
 }
@@ -28,7 +28,7 @@ struct WriterState {
 
 impl Writer {
     pub fn new(output: impl Write + Send + 'static) -> Writer {
-        Writer(Arc::new(Shared {
+        Writer(Arc::new(WriterQueue {
             state: Mutex::new(WriterState {
                 texts: VecDeque::new(),
                 output: Some(Box::new(output)),
@@ -70,7 +70,7 @@ impl Writer {
     }
 }
 
-impl Shared {
+impl WriterQueue {
     fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

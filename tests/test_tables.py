@@ -272,6 +272,20 @@ class House(unittest.TestCase):
                 (core / "protocol" / "claim" / "decide.rs").write_text(f"//! A file.\n\n{line}\n")
                 self.assertTrue(any(found in told for told in house.impure(core)), line)
 
+    def test_a_type_has_a_name_of_its_own(self):
+        self.assertEqual(list(house.homonyms()), [])
+        self.assertEqual(sorted(set(house.no_nouns()) ^ house.STILL_NAMED), [])
+
+    def test_a_name_that_two_types_have_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            core = root / "core" / "src"
+            core.mkdir(parents=True)
+            (core / "a.rs").write_text("pub(crate) struct Line;\n\nfn f() {\n    struct Said;\n}\n")
+            (core / "b.rs").write_text("enum Line {\n    Said,\n}\n")
+            self.assertEqual(list(house.homonyms(root)), ["core/src: Line is core/src/a.rs, core/src/b.rs"])
+            self.assertEqual(list(house.no_nouns(root)), ["core/src: Said"])
+
     def test_no_static_can_be_copied_half_made(self):
         self.assertEqual(list(house.half_made()), [])
 

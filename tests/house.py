@@ -221,7 +221,7 @@ Adopted Answers Asked Bell Call Callback Finding Given Health Histogram Inner Le
 Shared Sink Slot Sockets Standing State Stream Target Task Terms Tls Told Turn Verdict Waits Who Word Work
 """.split())
 
-# What a fork may copy while another thread makes or holds it, so that the child waits for ever. `Made` and `PerProcess` of core/src/process.rs
+# What a fork may copy while another thread makes or holds it, so that the child waits for ever. `LazyValue` and `PerProcess` of core/src/process.rs
 # stand for them, and in Python `ForkSafe` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
 HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*"
                        r"(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|PyOnceLock|Once|Mutex|RwLock|Condvar)\b|\b(intern)!\(")
@@ -269,7 +269,7 @@ NO_NOUNS = set(
 # What stands in the place of another file where a feature is off has its names.
 IN_PLACE = {"core/src/node/redis/without_tls.rs"}
 # Those that are still to be renamed. No other comes here.
-STILL_NAMED = {"core/src: Made"}
+STILL_NAMED = set()
 
 
 def types(root=ROOT):

@@ -295,7 +295,7 @@ class House(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "core" / "src" / "a.rs"
                 path.parent.mkdir(parents=True)
-                path.write_text(line + "\nstatic B: Made<Mutex<u8>> = Made::new(Mutex::default);\nstatic C: OnceBox<u8> = OnceBox::new();\n")
+                path.write_text(line + "\nstatic B: LazyValue<Mutex<u8>> = LazyValue::new(Mutex::default);\nstatic C: OnceBox<u8> = OnceBox::new();\n")
                 self.assertEqual(list(house.half_made(pathlib.Path(folder))), ["core/src/a.rs: A"])
 
     def test_no_source_is_too_long(self):

@@ -147,8 +147,8 @@ pub mod sim {
     pub use crate::node::native;
     pub use crate::node::{
         Adoption, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
-        Mode, Op, Repair, Reply, Request, RequestContext, LockState, Sink, Standing, Subscriber, Value,
-        Waiter, Waits,
+        LockState, Mode, Op, Repair, Reply, Request, RequestContext, Sink, Standing, Subscriber,
+        Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::inbox::Inbox;

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::blocking;
-use crate::runtime::drive::Sent;
+use crate::runtime::drive::SentRequests;
 use crate::runtime::threads::without_signals;
 use crate::runtime::wait::run;
 
@@ -28,7 +28,7 @@ pub use crate::election::Failures;
 pub use crate::error::shown;
 pub use crate::given::{check as check_shared, is_secret, shown as given};
 pub use crate::mutex::lock;
-pub use crate::process::{Made, PerProcess, id as process_id};
+pub use crate::process::{LazyValue, PerProcess, id as process_id};
 pub use crate::runtime::cancel::CancelShield;
 pub use crate::runtime::close_all;
 pub use crate::runtime::threads::Mask;
@@ -54,7 +54,8 @@ pub fn entered() {
 /// end.
 pub fn wait<F: Future<Output: Send> + Send>(future: F) -> F::Output {
     if ALIVE.try_with(|_| ()).is_ok() {
-        return run(future, None, Sent::with_the_wait()).expect("nothing interrupts this wait");
+        return run(future, None, SentRequests::with_the_wait())
+            .expect("nothing interrupts this wait");
     }
     // The standard library has no parking place for this thread any more.
     thread::scope(|scope| {
@@ -70,7 +71,7 @@ pub fn wait_or<F: Future>(
     mut interrupted: impl FnMut() -> bool,
 ) -> Option<F::Output> {
     let interrupt = Some((every, &mut interrupted as _));
-    run(future, interrupt, Sent::with_the_wait())
+    run(future, interrupt, SentRequests::with_the_wait())
 }
 
 thread_local! {

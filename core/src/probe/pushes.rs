@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::node::redis::pushes::Push;
-use crate::node::redis::wire::{Incoming, Input};
+use crate::node::redis::wire::{Input, ServerMessage};
 use crate::node::{Hint, Link};
 
 /// What came, as a connection tells it apart.
@@ -40,10 +40,10 @@ impl PushStream {
         self.0.add(bytes);
         while let Some(next) = self.0.next()? {
             came.push(match next {
-                Incoming::Reply(_) => PushKind::Reply,
-                Incoming::Push(Push::Message(call)) => PushKind::Message(call),
-                Incoming::Push(Push::Subscribed) => PushKind::Subscribed,
-                Incoming::Push(Push::Stray | Push::Listens) => PushKind::Stray,
+                ServerMessage::Reply(_) => PushKind::Reply,
+                ServerMessage::Push(Push::Message(call)) => PushKind::Message(call),
+                ServerMessage::Push(Push::Subscribed) => PushKind::Subscribed,
+                ServerMessage::Push(Push::Stray | Push::Listens) => PushKind::Stray,
             });
         }
         Ok(())

@@ -30,7 +30,7 @@ use crate::voice::Voice;
 use child::Child;
 use front::{Front, Side};
 use supervise::{LockEnd, Outcome, Rules, supervise};
-use wait::{Patience, NoLease, acquire};
+use wait::{NoLease, Patience, acquire};
 use warden::Warden;
 
 /// Variables of this program whose values may be secrets.

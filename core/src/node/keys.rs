@@ -24,14 +24,14 @@ pub struct Keys {
     /// Of a lease that was another client's, what it was there: an [`Op::Acquire`] is given this
     /// one's vote and no other, and the request's value comes in its place. What stands there else
     /// is [not ours](Reply::NotMine).
-    pub adopts: Option<Box<Adopted>>,
+    pub adopts: Option<Box<Adoption>>,
     /// Of a lock in Redisson's layout, who has it: see [`Field`].
     pub field: Option<Field>,
 }
 
 /// A lease of another client that is taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Adopted {
+pub struct Adoption {
     /// Its value, whose vote is taken over.
     pub value: Value,
     /// For how long that is banned from then on, whether it stands there or not: what its

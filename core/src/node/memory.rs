@@ -60,11 +60,11 @@ pub struct MemoryNode {
     /// Who shares a lock, by the keys of the sets.
     readers: BTreeMap<Arc<[u8]>, Readers>,
     /// The locks in Redisson's layout that are held.
-    hashes: BTreeMap<Arc<[u8]>, redisson::Hashed>,
+    hashes: BTreeMap<Arc<[u8]>, redisson::RedissonLock>,
     /// Whose the counts of those are, by the keys of the tokens.
     tokens: BTreeMap<Arc<[u8]>, redisson::Tokens>,
     /// Who is told that one of those is free.
-    listening: redisson::Listening,
+    listening: redisson::ReleaseListeners,
     /// Which values were forced out.
     bans: bans::Bans,
     listeners: InboxListeners,

@@ -8,7 +8,7 @@ use crate::node::{Fault, FaultKind, Reply, Value};
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Hashed {
+pub(super) struct RedissonLock {
     /// Who holds it.
     pub(super) owner: Arc<[u8]>,
     /// How often that has entered.
@@ -26,7 +26,7 @@ pub(super) struct Tokens {
 }
 
 /// Who is told that such a lock is free: by its key the waiters, each by its inbox and number.
-pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
+pub(super) type ReleaseListeners = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
 
 /// What stands under the key is a lock in another layout.
 pub(super) fn of_another_layout() -> Reply {

@@ -48,7 +48,7 @@ impl World {
 }
 
 impl Dial for World {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         let Endpoint::Tcp { host, .. } = endpoint else {
             panic!("{endpoint:?} is dialled")
         };
@@ -79,7 +79,7 @@ fn link(world: Arc<World>, guard: bool) -> Link {
         user: None,
         password: None,
     };
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, guard).failing_over();
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, guard).failing_over();
     let endpoint = Endpoint::Sentinel(Arc::new(sentinels));
     let mut link = Link::to(endpoint, expected, world, (at("a"), 1));
     // Which is asked for from time to time, behind what the tests ask.

@@ -255,7 +255,7 @@ class House(unittest.TestCase):
     def test_an_import_that_is_planted_is_found(self):
         for file, line, found in [
             ("protocol/quorum.rs", "use crate::client::Client;", "protocol::quorum imports client"),
-            ("protocol/hold.rs", "use crate::node::redis::wire::Wire;", "protocol::hold imports node::redis::wire"),
+            ("protocol/claim_cell.rs", "use crate::node::redis::wire::Wire;", "protocol::claim_cell imports node::redis::wire"),
             ("protocol/set.rs", "use crate::{config::Settings, token::Token};", "protocol::set imports config"),
             ("runtime/mod.rs", "use crate::node::memory;", "runtime imports node::memory"),
             ("node/time.rs", "use crate::protocol::quorum::Vote;", "node::time imports protocol::quorum"),
@@ -272,6 +272,20 @@ class House(unittest.TestCase):
                 (core / "protocol" / "claim" / "decide.rs").write_text(f"//! A file.\n\n{line}\n")
                 self.assertTrue(any(found in told for told in house.impure(core)), line)
 
+    def test_a_type_has_a_name_of_its_own(self):
+        self.assertEqual(list(house.homonyms()), [])
+        self.assertEqual(sorted(set(house.no_nouns()) ^ house.STILL_NAMED), [])
+
+    def test_a_name_that_two_types_have_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            core = root / "core" / "src"
+            core.mkdir(parents=True)
+            (core / "a.rs").write_text("pub(crate) struct Line;\n\nfn f() {\n    struct Said;\n}\n")
+            (core / "b.rs").write_text("enum Line {\n    Said,\n}\n")
+            self.assertEqual(list(house.homonyms(root)), ["core/src: Line is core/src/a.rs, core/src/b.rs"])
+            self.assertEqual(list(house.no_nouns(root)), ["core/src: Said"])
+
     def test_no_static_can_be_copied_half_made(self):
         self.assertEqual(list(house.half_made()), [])
 
@@ -281,7 +295,7 @@ class House(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "core" / "src" / "a.rs"
                 path.parent.mkdir(parents=True)
-                path.write_text(line + "\nstatic B: Made<Mutex<u8>> = Made::new(Mutex::default);\nstatic C: OnceBox<u8> = OnceBox::new();\n")
+                path.write_text(line + "\nstatic B: LazyValue<Mutex<u8>> = LazyValue::new(Mutex::default);\nstatic C: OnceBox<u8> = OnceBox::new();\n")
                 self.assertEqual(list(house.half_made(pathlib.Path(folder))), ["core/src/a.rs: A"])
 
     def test_no_source_is_too_long(self):

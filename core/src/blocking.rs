@@ -13,7 +13,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::runtime::drive::Sent;
+use crate::runtime::drive::SentRequests;
 use crate::runtime::wait::run;
 
 /// Waits for `future` on the calling thread.
@@ -25,7 +25,7 @@ use crate::runtime::wait::run;
 /// On a thread that drives the runtime on which the client [runs](crate::ClientBuilder::on_current_runtime),
 /// for the call would wait for itself. In `spawn_blocking` and `block_in_place` it does not.
 pub fn wait<F: Future>(future: F) -> F::Output {
-    match run(future, None, Sent::at_once()) {
+    match run(future, None, SentRequests::at_once()) {
         Some(output) => output,
         None => unreachable!("nothing interrupts this wait"),
     }
@@ -38,7 +38,11 @@ pub fn wait_or<F: Future>(
     every: Duration,
     mut interrupted: impl FnMut() -> bool,
 ) -> Option<F::Output> {
-    run(future, Some((every, &mut interrupted)), Sent::at_once())
+    run(
+        future,
+        Some((every, &mut interrupted)),
+        SentRequests::at_once(),
+    )
 }
 
 #[cfg(test)]

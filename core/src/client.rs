@@ -17,11 +17,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared::Shared;
+use shared::ClientCore;
 
 use crate::election::Election;
 use crate::error::{Error, ErrorKind};
-use crate::export::Exported;
+use crate::export::LeaseText;
 use crate::force::Forced;
 use crate::inspect::Inspection;
 use crate::lease::Lease;
@@ -53,7 +53,7 @@ pub use variables::spelled_time;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientCore>,
 }
 
 impl Client {
@@ -83,7 +83,7 @@ impl Client {
     ///
     /// Dropping the future gives back what was taken over: the lock may be free then.
     pub async fn adopt(&self, text: &str) -> Result<Lease, Error> {
-        let exported = Exported::parse(text)?;
+        let exported = LeaseText::parse(text)?;
         let lock = Lock::of_export(self.shared.clone(), &exported)?;
         lock.adopt(&exported).await
     }

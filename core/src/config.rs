@@ -13,12 +13,12 @@ use crate::error::Error;
 use crate::node::address::{Address, Endpoint};
 use crate::node::names::Naming;
 use crate::node::{Mode, Waits};
-use crate::owner::{Bound, Owner};
+use crate::owner::{Owner, ThreadBinding};
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 pub(crate) use check::is_label;
 pub(crate) use environment::{nodes_of_environment, process_label};
-pub(crate) use times::{Given, Times};
+pub(crate) use times::{ExplicitTimes, Times};
 pub use words::{Layout, RestartGuard};
 
 /// The defaults. Tables of them in the documentation are made from here.
@@ -147,7 +147,7 @@ pub(crate) struct LockOptions {
     /// Whether each thread that acquires it is an owner of its own, for bindings.
     pub(crate) owned_by_threads: bool,
     /// Of a lease without an owner: the thread that acquires it.
-    pub(crate) acquirer: Option<Arc<Bound>>,
+    pub(crate) acquirer: Option<Arc<ThreadBinding>>,
 }
 
 impl Default for LockOptions {
@@ -384,7 +384,7 @@ impl Settings {
 
     /// The times of a lock, where some follow others.
     pub(crate) fn times(&self, lock: &LockOptions) -> Times {
-        let given = Given {
+        let given = ExplicitTimes {
             ttl: lock.ttl,
             max_hold: lock.max_hold,
             max_ttl: self.max_ttl,

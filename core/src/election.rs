@@ -57,34 +57,34 @@ pub struct Election {
     again: bool,
     on_lost: Option<Arc<dyn Fn(LossReason) + Send + Sync>>,
     on_stopped: Option<Arc<dyn Fn() + Send + Sync>>,
-    seat: Arc<Mutex<Option<Seated>>>,
+    seat: Arc<Mutex<Option<RunningTerm>>>,
 }
 
 /// The term that a candidate has.
-struct Seated {
+struct RunningTerm {
     term: Weak<Lease>,
     run: Option<Run>,
 }
 
 /// What ends the work of a term before that is given up.
 struct Run {
-    asked: oneshot::Sender<Resigned>,
-    at_work: Arc<AtWork>,
+    asked: oneshot::Sender<ResignReply>,
+    at_work: Arc<WorkThread>,
 }
 
 /// Where goes whether the term was still held when it was given up.
-type Resigned = oneshot::Sender<bool>;
+type ResignReply = oneshot::Sender<bool>;
 
 /// The thread that runs code of the caller's for a term: a step of the work, its end, or a
 /// callback.
 #[derive(Default)]
-struct AtWork(Mutex<Option<ThreadId>>);
+struct WorkThread(Mutex<Option<ThreadId>>);
 
-impl AtWork {
+impl WorkThread {
     /// As long as the result lives.
-    fn begin(&self) -> AtWorkNow<'_> {
+    fn begin(&self) -> WorkThreadGuard<'_> {
         *lock(&self.0) = Some(thread::current().id());
-        AtWorkNow(self)
+        WorkThreadGuard(self)
     }
 
     fn thread(&self) -> Option<ThreadId> {
@@ -92,9 +92,9 @@ impl AtWork {
     }
 }
 
-struct AtWorkNow<'a>(&'a AtWork);
+struct WorkThreadGuard<'a>(&'a WorkThread);
 
-impl Drop for AtWorkNow<'_> {
+impl Drop for WorkThreadGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.0.0) = None;
     }
@@ -207,15 +207,15 @@ impl Election {
         loop {
             let term = Arc::new(patient.acquire().await?);
             let (resign, asked) = oneshot::channel();
-            let at_work = Arc::new(AtWork::default());
+            let at_work = Arc::new(WorkThread::default());
             let run = Run {
                 asked: resign,
                 at_work: at_work.clone(),
             };
             self.take_seat(&term, Some(run));
             // Gives it up, too, where this future is dropped.
-            let seat = Seat(&term);
-            let stopped = Stopped(self.on_stopped.as_deref());
+            let seat = TermGuard(&term);
+            let stopped = EndReport(self.on_stopped.as_deref());
             let begun = set.clock.now();
             let ended = lead(&term, || work(term.clone()), asked, &at_work).await;
             let telling = at_work.begin();
@@ -229,13 +229,13 @@ impl Election {
             let held = term.release().await?;
             drop(seat);
             match ended {
-                Ended::Lost => {}
-                Ended::Asked(answer) => drop(answer.send(held)),
-                Ended::Done(Ok(done)) if !self.again => return Ok(done),
-                Ended::Done(Ok(_)) => self.pause(failures.none_after(led)).await?,
+                TermEnd::Lost => {}
+                TermEnd::Asked(answer) => drop(answer.send(held)),
+                TermEnd::Done(Ok(done)) if !self.again => return Ok(done),
+                TermEnd::Done(Ok(_)) => self.pause(failures.none_after(led)).await?,
                 // It could do no better.
-                Ended::Done(Err(_)) if loss.is_some() => {}
-                Ended::Done(Err(error)) => {
+                TermEnd::Done(Err(_)) if loss.is_some() => {}
+                TermEnd::Done(Err(error)) => {
                     let pause = failures.pause(led, &*set.rng);
                     self.tell_failed(&error, Some(pause));
                     self.pause(pause).await?;
@@ -246,7 +246,7 @@ impl Election {
 
     fn take_seat(&self, term: &Arc<Lease>, run: Option<Run>) {
         let term = Arc::downgrade(term);
-        *lock(&self.seat) = Some(Seated { term, run });
+        *lock(&self.seat) = Some(RunningTerm { term, run });
     }
 
     /// Whether this candidate leads now. Exact at every call, as [`Lease::is_held`].
@@ -286,7 +286,7 @@ impl Election {
         if let (Some(run), Ok(client)) = (seated.run, self.lock.running()) {
             let (answer, mut answered) = oneshot::channel();
             let asked = run.asked.send(answer).is_ok();
-            _leaving = Leaving {
+            _leaving = ResignGuard {
                 term: &term,
                 at_work: run.at_work.clone(),
             };
@@ -373,9 +373,9 @@ pub(crate) async fn rest(lock: &Lock, until: Instant) -> Result<(), Error> {
 }
 
 /// A term that is given up where it is left.
-struct Seat<'a>(&'a Lease);
+struct TermGuard<'a>(&'a Lease);
 
-impl Drop for Seat<'_> {
+impl Drop for TermGuard<'_> {
     fn drop(&mut self) {
         // Once polled, a release is on its way.
         let _ = pin!(self.0.release()).poll(&mut Context::from_waker(Waker::noop()));
@@ -383,9 +383,9 @@ impl Drop for Seat<'_> {
 }
 
 /// Dropped when the work of a term has ended, and reports that.
-struct Stopped<'a>(Option<&'a (dyn Fn() + Send + Sync)>);
+struct EndReport<'a>(Option<&'a (dyn Fn() + Send + Sync)>);
 
-impl Drop for Stopped<'_> {
+impl Drop for EndReport<'_> {
     fn drop(&mut self) {
         match self.0 {
             // A second panic would end the process.
@@ -397,26 +397,26 @@ impl Drop for Stopped<'_> {
 }
 
 /// A resignation that a run was asked for, which may never be polled again.
-struct Leaving<'a> {
+struct ResignGuard<'a> {
     term: &'a Lease,
-    at_work: Arc<AtWork>,
+    at_work: Arc<WorkThread>,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for ResignGuard<'_> {
     fn drop(&mut self) {
         // The run looks behind each step whether it was asked.
         if self.at_work.thread().is_none() {
-            drop(Seat(self.term));
+            drop(TermGuard(self.term));
         }
     }
 }
 
 /// What ended the work of a term.
-enum Ended<T> {
+enum TermEnd<T> {
     /// The term was lost.
     Lost,
     /// A caller wants the term given up.
-    Asked(Resigned),
+    Asked(ResignReply),
     Done(T),
 }
 
@@ -425,12 +425,12 @@ enum Ended<T> {
 async fn lead<W: Future>(
     term: &Lease,
     work: impl FnOnce() -> W,
-    mut asked: oneshot::Receiver<Resigned>,
-    at_work: &AtWork,
-) -> Ended<W::Output> {
+    mut asked: oneshot::Receiver<ResignReply>,
+    at_work: &WorkThread,
+) -> TermEnd<W::Output> {
     // It may be over already: what makes the work is a step of it, too.
     if !term.is_held() {
-        return Ended::Lost;
+        return TermEnd::Lost;
     }
     // Lives longer than the work.
     let mut _ending = None;
@@ -442,19 +442,19 @@ async fn lead<W: Future>(
         let told = Pin::new(&mut lost).poll(cx).is_ready();
         // The watchdog may not have seen the loss so far: the clock is asked.
         if told || !term.is_held() {
-            return Poll::Ready(Ended::Lost);
+            return Poll::Ready(TermEnd::Lost);
         }
         // Says so before it asks: a resignation that is not seen here sees this.
         let step = at_work.begin();
         let mut resigned = |cx: &mut Context<'_>| match Pin::new(&mut asked).poll(cx) {
-            Poll::Ready(Ok(answer)) => Some(Ended::Asked(answer)),
+            Poll::Ready(Ok(answer)) => Some(TermEnd::Asked(answer)),
             _ => None,
         };
         if let Some(asked) = resigned(cx) {
             return Poll::Ready(asked);
         }
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
-            return Poll::Ready(Ended::Done(done));
+            return Poll::Ready(TermEnd::Done(done));
         }
         drop(step);
         // This may not be polled again.

@@ -209,9 +209,9 @@ impl std::error::Error for NodeError {}
 /// should I do now?", and its kind answers that. The type is a single pointer
 /// wide and cheap to clone.
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error(Arc<ErrorFields>);
 
-struct Inner {
+struct ErrorFields {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeError>,
@@ -235,7 +235,7 @@ impl Error {
         message: impl Into<String>,
         nodes: Vec<NodeError>,
     ) -> Error {
-        Error(Arc::new(Inner {
+        Error(Arc::new(ErrorFields {
             kind,
             message: led(kind, foreign::message(message)),
             nodes,

@@ -21,7 +21,7 @@ const NONE: u64 = u64::MAX;
 
 /// What a text says.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Exported {
+pub(crate) struct LeaseText {
     pub(crate) set_name: String,
     pub(crate) nodes: u64,
     /// The key of its queue, which tells the namespace of a raw name, too.
@@ -40,7 +40,7 @@ pub(crate) struct Exported {
     pub(crate) max_hold: Option<Duration>,
 }
 
-impl Exported {
+impl LeaseText {
     pub(crate) fn naming(&self) -> Naming {
         if self.raw {
             Naming::Raw
@@ -80,7 +80,7 @@ impl Exported {
     /// # Errors
     ///
     /// `InvalidArgument`, which does not show the text.
-    pub(crate) fn parse(text: &str) -> Result<Exported, Error> {
+    pub(crate) fn parse(text: &str) -> Result<LeaseText, Error> {
         let text = text.trim();
         let Some(code) = text.strip_prefix(PREFIX) else {
             return Err(Error::invalid(format!(
@@ -100,10 +100,10 @@ impl Exported {
         if fnv1a(bytes) != u64::from_be_bytes(*sum) {
             return Err(damaged());
         }
-        Exported::read(bytes).ok_or_else(damaged)
+        LeaseText::read(bytes).ok_or_else(damaged)
     }
 
-    fn read(mut bytes: &[u8]) -> Option<Exported> {
+    fn read(mut bytes: &[u8]) -> Option<LeaseText> {
         fn number(bytes: &mut &[u8]) -> Option<u64> {
             let (number, rest) = bytes.split_first_chunk()?;
             *bytes = rest;
@@ -132,7 +132,7 @@ impl Exported {
         let (raw, slot) = (yes(raw)?, some(slot).map(u32::try_from).transpose().ok()?);
         // A semaphore has no raw name.
         (!raw || slot.is_none()).then_some(())?;
-        Some(Exported {
+        Some(LeaseText {
             set_name: String::from_utf8(set_name).ok()?,
             nodes,
             queue,
@@ -161,8 +161,8 @@ mod tests {
     use crate::{Client, ErrorKind, blocking, testing};
     use proptest::prelude::*;
 
-    fn exported(name: &[u8], slot: Option<u32>, max_hold: Option<u64>) -> Exported {
-        Exported {
+    fn exported(name: &[u8], slot: Option<u32>, max_hold: Option<u64>) -> LeaseText {
+        LeaseText {
             set_name: "default".into(),
             nodes: 3,
             queue: [b"lock:#q:{", name, b"}"].concat(),
@@ -185,7 +185,7 @@ mod tests {
             max_hold in proptest::option::of(0u64..1 << 40),
         ) {
             let lease = exported(&name, slot, max_hold);
-            prop_assert!(Exported::parse(&lease.to_text()).unwrap() == lease);
+            prop_assert!(LeaseText::parse(&lease.to_text()).unwrap() == lease);
         }
 
         #[test]
@@ -201,7 +201,7 @@ mod tests {
                 if other == text {
                     continue;
                 }
-                let error = Exported::parse(&other).err().expect("it is damaged");
+                let error = LeaseText::parse(&other).err().expect("it is damaged");
                 prop_assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
                 prop_assert!(!error.to_string().contains(&text[20..30]));
             }
@@ -229,12 +229,12 @@ mod tests {
             ),
         ] {
             for raw in [false, true] {
-                let lease = Exported {
+                let lease = LeaseText {
                     value: Value(value.as_bytes().into()),
                     raw,
                     ..exported(b"orders", None, None)
                 };
-                let refused = Exported::parse(&lease.to_text()).err();
+                let refused = LeaseText::parse(&lease.to_text()).err();
                 let refused = refused.expect("it names no lease").kind();
                 assert_eq!(refused, ErrorKind::InvalidArgument, "{value}");
             }
@@ -243,30 +243,30 @@ mod tests {
 
     #[test]
     fn a_slot_of_a_raw_name_is_refused() {
-        let raw = |slot| Exported {
+        let raw = |slot| LeaseText {
             raw: true,
             ..exported(b"o", slot, None)
         };
-        assert!(Exported::parse(&raw(None).to_text()).is_ok());
-        assert!(Exported::parse(&raw(Some(0)).to_text()).is_err());
+        assert!(LeaseText::parse(&raw(None).to_text()).is_ok());
+        assert!(LeaseText::parse(&raw(Some(0)).to_text()).is_err());
     }
 
     #[test]
     fn a_text_with_numbers_that_no_lease_has_is_refused() {
         let client = Client::new(["memory://exported-odd"]).unwrap();
         let odd = [
-            Exported {
+            LeaseText {
                 slot: Some(u32::MAX),
                 nodes: 1,
                 ..exported(b"orders", None, None)
             },
-            Exported {
+            LeaseText {
                 slot: Some(0),
                 raw: true,
                 nodes: 1,
                 ..exported(b"o", None, None)
             },
-            Exported {
+            LeaseText {
                 ttl: Duration::from_millis(u64::MAX),
                 nodes: 1,
                 ..exported(b"orders", None, None)
@@ -305,7 +305,7 @@ mod tests {
         let first = blocking::wait(lock.acquire()).unwrap();
         let text = blocking::wait(first.export()).unwrap();
         let left = |text: &str| {
-            let text = Exported::parse(text).expect("it is whole");
+            let text = LeaseText::parse(text).expect("it is whole");
             text.max_hold.expect("it is bounded")
         };
         assert!(left(&text) < long);
@@ -337,15 +337,15 @@ mod tests {
             let first = blocking::wait(lock.renew(on).fencing(on).acquire()).unwrap();
             let mut text = blocking::wait(first.export()).unwrap();
             for next in [&other, &java, &one] {
-                let before = Exported::parse(&text).expect("it is whole");
+                let before = LeaseText::parse(&text).expect("it is whole");
                 assert_eq!(before.renew, on);
                 let lease = blocking::wait(next.adopt(&text)).unwrap();
                 assert_eq!(lease.fence().is_some(), on);
                 text = blocking::wait(lease.export()).unwrap();
-                let after = Exported::parse(&text).expect("it is whole");
+                let after = LeaseText::parse(&text).expect("it is whole");
                 assert!(!on || after.fence > before.fence);
                 let (value, fence) = (before.value.clone(), before.fence);
-                let terms = Exported {
+                let terms = LeaseText {
                     value,
                     fence,
                     ..after
@@ -384,9 +384,9 @@ mod tests {
         let first = blocking::wait(one.lock("k").acquire()).unwrap();
         let text = blocking::wait(first.export()).unwrap();
         // As of nodes that have counted further, and have lost that.
-        let further = Exported {
+        let further = LeaseText {
             fence: 1 << 52,
-            ..Exported::parse(&text).expect("it is whole")
+            ..LeaseText::parse(&text).expect("it is whole")
         };
         let lost = blocking::wait(other.adopt(&further.to_text())).unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::LockLost);
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn a_lease_of_which_no_time_is_left_is_lost() {
         let client = Client::new(["memory://exported-late"]).unwrap();
-        let lease = Exported {
+        let lease = LeaseText {
             nodes: 1,
             ..exported(b"orders", None, Some(9))
         };

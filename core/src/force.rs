@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
-use crate::node::{Keys, Seen, Standing, TOLD, Value};
-use crate::protocol::force::{Freed, Target, ban, force_out, late, targets};
-use crate::protocol::inspect::{Said, inspect};
+use crate::node::{Keys, LockState, Standing, TOLD, Value};
+use crate::protocol::force::{BannedValue, ForceReplies, ban, force_out, late, targets};
+use crate::protocol::inspect::{InspectReply, inspect};
 use crate::protocol::quorum::quorum;
 
 /// What a forced release has met and done: see
@@ -117,7 +117,7 @@ async fn free(
         if !values.iter().all(whole) {
             return Err(no_lease(&found, name));
         }
-        let target = |value: Value| Target {
+        let target = |value: Value| BannedValue {
             ban: ban(&said, &value, client.settings.max_ttl(), late(node_timeout)),
             is_plain: value.is_ours() && !said.iter().flatten().any(|s| s.sharers.contains(&value)),
             value,
@@ -131,7 +131,7 @@ async fn free(
             freed += done.iter().flatten().filter(|held| **held).count();
         }
         // Of readers each node tells some at a time.
-        let told = |seen: &Seen| seen.readers as usize <= seen.sharers.len();
+        let told = |seen: &LockState| seen.readers as usize <= seen.sharers.len();
         let told = said.iter().flatten().all(told);
         if told {
             return Ok(Forced { found, freed });
@@ -150,7 +150,7 @@ async fn free(
 }
 
 /// What a lock's readers still are after as many were taken away as there can have been.
-fn still_shared(said: &[Said], found: &Inspection, freed: usize) -> Error {
+fn still_shared(said: &[InspectReply], found: &Inspection, freed: usize) -> Error {
     let nodes = found.nodes().iter().zip(said).map(|(view, said)| {
         let said = match said {
             Ok(seen) => format!("{} share it", seen.readers),
@@ -167,7 +167,7 @@ fn still_shared(said: &[Said], found: &Inspection, freed: usize) -> Error {
 }
 
 /// Some readers were taken away, and then too few nodes answered to tell of the next.
-fn half_looked(said: &[Said], found: &Inspection, freed: usize) -> Error {
+fn half_looked(said: &[InspectReply], found: &Inspection, freed: usize) -> Error {
     let nodes = found.nodes().iter().zip(said);
     let nodes = nodes.filter_map(|(view, said)| {
         let fault = said.as_ref().err()?;
@@ -216,7 +216,7 @@ fn check(found: &Inspection, fence: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Contended, message).about(found.name(), holder))
 }
 
-fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
+fn no_string(said: &[InspectReply], found: &Inspection, name: &[u8]) -> Error {
     let odd = said.iter().map(|said| {
         matches!(said, Ok(seen) if seen.standing == Standing::Foreign
             && seen.value.as_ref().is_some_and(|value| value.0.is_empty()))
@@ -243,7 +243,7 @@ fn no_lease(found: &Inspection, name: &[u8]) -> Error {
     Error::new(ErrorKind::Misconfigured, message).about(name, holder)
 }
 
-fn half_done(done: &Freed, found: &Inspection, name: &[u8]) -> Error {
+fn half_done(done: &ForceReplies, found: &Inspection, name: &[u8]) -> Error {
     let nodes = found.nodes().iter().zip(done).map(|(view, done)| {
         let said = match done {
             Ok(true) => "its vote was taken away".to_owned(),

@@ -112,10 +112,10 @@ mod tests {
     fn every_place_shows_text_from_outside_as_text() {
         use crate::error::{Error, ErrorKind, NodeError};
         use crate::event::event;
-        use crate::export::Exported;
+        use crate::export::LeaseText;
         use crate::node::address::Endpoint;
         use crate::node::admission::record::Record;
-        use crate::node::admission::{Expected, Info, Server};
+        use crate::node::admission::{Expectation, Info, ServerFacts};
         use crate::node::redis::{map, replies, server_error};
         use crate::node::{Fault, FaultKind, Op, Value};
         use crate::{Client, blocking};
@@ -163,12 +163,12 @@ mod tests {
         ] {
             let why = Info::parse(&what).unfit(false);
             shown.extend(why.map(|why| ("INFO", why)));
-            let server = Server::parse(&what);
+            let server = ServerFacts::parse(&what);
             let version = server.flavor.version().map(str::to_owned);
             let parts = [version, server.eviction];
             shown.extend(parts.into_iter().flatten().map(|part| ("a report", part)));
         }
-        let expected = Expected {
+        let expected = Expectation {
             set_name: "default".into(),
             nodes: 3,
             max_ttl: 1,
@@ -195,7 +195,7 @@ mod tests {
             format!("{:?}", replies::outcome(op, &parsed(refused))),
         ));
         for set_name in [wicked, &long] {
-            let text = Exported {
+            let text = LeaseText {
                 set_name: set_name.into(),
                 nodes: 3,
                 queue: set_name.into(),

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::foreign;
-use crate::node::{Seen, Standing, Value};
-use crate::protocol::inspect::{Finding, Said, finding};
+use crate::node::{LockState, Standing, Value};
+use crate::protocol::inspect::{InspectReply, LockFinding, finding};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -186,14 +186,14 @@ impl NodeView {
 }
 
 impl Inspection {
-    pub(crate) fn of(set: &Set, name: &[u8], said: &[Said]) -> Inspection {
+    pub(crate) fn of(set: &Set, name: &[u8], said: &[InspectReply]) -> Inspection {
         let found = finding(said);
         let (verdict, holder) = match &found {
-            Finding::Held(value, votes) => (Verdict::Held, Some((value, *votes))),
-            Finding::Kept(value, votes) => (Verdict::Kept, Some((value, *votes))),
-            Finding::Free => (Verdict::Free, None),
-            Finding::Split => (Verdict::Split, None),
-            Finding::Unknown => (Verdict::Unknown, None),
+            LockFinding::Held(value, votes) => (Verdict::Held, Some((value, *votes))),
+            LockFinding::Kept(value, votes) => (Verdict::Kept, Some((value, *votes))),
+            LockFinding::Free => (Verdict::Free, None),
+            LockFinding::Split => (Verdict::Split, None),
+            LockFinding::Unknown => (Verdict::Unknown, None),
         };
         let seen = || said.iter().flatten();
         let fence = seen().map(|seen| seen.fence).max();
@@ -229,7 +229,7 @@ impl Inspection {
     }
 
     /// The same of that slot of the semaphore of this name.
-    pub(crate) fn of_slot(set: &Set, name: &[u8], slot: u32, said: &[Said]) -> Inspection {
+    pub(crate) fn of_slot(set: &Set, name: &[u8], slot: u32, said: &[InspectReply]) -> Inspection {
         Inspection {
             slot: Some(slot),
             ..Inspection::of(set, name, said)
@@ -277,7 +277,7 @@ impl Inspection {
     }
 
     /// A lock, and what the nodes have said of the slots of a semaphore of its name.
-    pub(crate) fn beside(mut self, slots: &[Said]) -> Inspection {
+    pub(crate) fn beside(mut self, slots: &[InspectReply]) -> Inspection {
         let held = slots.iter().flatten().map(|seen| seen.slots).max();
         self.slots_held = held.unwrap_or(0);
         self
@@ -420,8 +420,8 @@ fn label(value: &Value) -> Option<String> {
 }
 
 /// How much longer a quorum has this value.
-fn left(said: &[Said], value: &Value) -> Option<Duration> {
-    let has = |seen: &&Seen| {
+fn left(said: &[InspectReply], value: &Value) -> Option<Duration> {
+    let has = |seen: &&LockState| {
         let theirs = seen.value.as_ref();
         theirs.is_some_and(|theirs| theirs.is_of_one_lease_with(value))
     };
@@ -437,8 +437,8 @@ fn left(said: &[Said], value: &Value) -> Option<Duration> {
 /// The fences by which the nodes that have this value know its hold: by what its client has sent
 /// them or was given by a script, else by the time in its token, which is what was proposed where
 /// it was won by plain commands.
-fn own_fences(said: &[Said], value: &Value) -> Vec<u64> {
-    let has = |seen: &&Seen| {
+fn own_fences(said: &[InspectReply], value: &Value) -> Vec<u64> {
+    let has = |seen: &&LockState| {
         let theirs = seen.value.as_ref();
         seen.sharers.is_empty() && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
     };
@@ -457,7 +457,7 @@ fn most_told(fences: &[u64]) -> Option<u64> {
     most.copied()
 }
 
-fn view(node: &str, said: &Said) -> NodeView {
+fn view(node: &str, said: &InspectReply) -> NodeView {
     let unknown = NodeView {
         node: node.to_owned(),
         state: "unknown",

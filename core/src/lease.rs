@@ -16,9 +16,9 @@ use crate::event::event;
 use crate::node::Mode;
 use crate::node::names::{Naming, is_same};
 use crate::protocol::acquire::local_queue::PassOutcome;
-use crate::protocol::hold::{Extended, Hold, Release, Watch};
+use crate::protocol::claim_cell::{ClaimCell, ExtendResult, Release, Watch};
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::{Left, Share};
+use crate::protocol::reentry::{HandleRelease, LeaseHandle};
 use crate::runtime::threads::Mask;
 
 /// A hold on a lock.
@@ -33,7 +33,7 @@ use crate::runtime::threads::Mask;
 #[must_use = "a lease that is dropped releases its lock at once: bind it to a name, not to `_`"]
 pub struct Lease {
     pub(crate) client: Arc<Inner>,
-    pub(crate) share: Share,
+    pub(crate) share: LeaseHandle,
     pub(crate) name: Arc<[u8]>,
     naming: Naming,
     /// What an extension without a ttl of its own lengthens it to.
@@ -43,7 +43,7 @@ pub struct Lease {
 impl Lease {
     pub(crate) fn new(
         client: Arc<Inner>,
-        share: Share,
+        share: LeaseHandle,
         name: Arc<[u8]>,
         naming: Naming,
         ttl: Duration,
@@ -104,7 +104,7 @@ impl Lease {
 
     /// What the lease stands on, as long as this handle has a share in it: a hold
     /// may go on after that, for another handle or for the next in the line.
-    fn kept(&self) -> Option<&Arc<Hold>> {
+    fn kept(&self) -> Option<&Arc<ClaimCell>> {
         let held = &self.share.held;
         let released = self.share.is_released();
         let ours = !released && self.client.is_here();
@@ -135,17 +135,17 @@ impl Lease {
         let set = &self.client.set;
         let before = set.met().await;
         let mut extended = held.hold.extend(held.lease, ttl).await;
-        if matches!(extended, Extended::Unanswered(_)) && set.meets_again(&before).await {
+        if matches!(extended, ExtendResult::Unanswered(_)) && set.meets_again(&before).await {
             extended = held.hold.extend(held.lease, ttl).await;
         }
         self.extended(extended, "extend")
     }
 
-    fn extended(&self, how: Extended, to: &str) -> Result<(), Error> {
+    fn extended(&self, how: ExtendResult, to: &str) -> Result<(), Error> {
         match how {
-            Extended::Done => Ok(()),
-            Extended::Lost => Err(self.lost_error()),
-            Extended::Unanswered(lost) => Err(lost.error(
+            ExtendResult::Done => Ok(()),
+            ExtendResult::Lost => Err(self.lost_error()),
+            ExtendResult::Unanswered(lost) => Err(lost.error(
                 &self.client.set,
                 ErrorKind::QuorumUnavailable,
                 &self.name,
@@ -335,7 +335,7 @@ impl Lease {
 #[doc(hidden)]
 impl Lease {
     /// What the lease stands on, whether this handle has a share in it or not.
-    pub fn hold(&self) -> &Arc<Hold> {
+    pub fn hold(&self) -> &Arc<ClaimCell> {
         &self.share.held.hold
     }
 
@@ -352,12 +352,12 @@ impl Lease {
 }
 
 /// Gives a handle back, and frees the lock with the last one.
-pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
+pub(crate) async fn release(client: &Inner, share: &LeaseHandle) -> bool {
     let hold = &share.held.hold;
     match client.owners.leave(share) {
-        Left::Before => false,
-        Left::Others => hold.is_held(),
-        Left::Last(watched) => match client.lines.pass(hold, watched) {
+        HandleRelease::Before => false,
+        HandleRelease::Others => hold.is_held(),
+        HandleRelease::Last(watched) => match client.lines.pass(hold, watched) {
             PassOutcome::On => true,
             PassOutcome::Not(watched) => {
                 let (was_held, release) = hold.release();
@@ -373,7 +373,7 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
 }
 
 /// Says of a lease that was held why its release is not done.
-fn warn_of(client: &Inner, hold: &Hold, release: &Release) {
+fn warn_of(client: &Inner, hold: &ClaimCell, release: &Release) {
     let lock = client.set.lock_of(&hold.keys().lock);
     if let Some(why) = release.refused() {
         (client.set.warn)(event!(
@@ -398,7 +398,7 @@ impl Drop for Lease {
         // In a forked child the lease is the parent's: leave it alone.
         if !self.share.is_released()
             && self.client.is_here()
-            && let Left::Last(watched) = self.client.owners.leave(&self.share)
+            && let HandleRelease::Last(watched) = self.client.owners.leave(&self.share)
             && let PassOutcome::Not(_) = self.client.lines.pass(&self.share.held.hold, watched)
         {
             self.share.held.hold.release();

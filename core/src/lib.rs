@@ -146,18 +146,18 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Adopted, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
-        Mode, Op, Repair, Reply, Request, RequestContext, Seen, Sink, Standing, Subscriber, Value,
-        Waiter, Waits,
+        Adoption, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
+        LockState, Mode, Op, Repair, Reply, Request, RequestContext, Sink, Standing, Subscriber,
+        Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::inbox::Inbox;
     pub use crate::protocol::acquire::local_queue::LocalQueues;
-    pub use crate::protocol::acquire::{Acquired, Wait, acquire};
-    pub use crate::protocol::asked::Asked;
-    pub use crate::protocol::claim::Terms;
+    pub use crate::protocol::acquire::{AcquireResult, Wait, acquire};
+    pub use crate::protocol::asked::LeaseOptions;
+    pub use crate::protocol::claim::LockParams;
+    pub use crate::protocol::claim_cell::{ClaimCell, ExtendResult, Watch};
     pub use crate::protocol::counters::Counters;
-    pub use crate::protocol::hold::{Extended, Hold, Watch};
     pub use crate::protocol::loss::LossReason;
     pub use crate::protocol::renewal::Watchdog;
     pub use crate::protocol::set::Set;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::inner::Inner;
-use crate::client::shared::Shared;
+use crate::client::shared::ClientCore;
 use crate::config::{LockOptions, MIN_TTL, Times, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
@@ -36,7 +36,7 @@ use crate::owner::Owner;
 #[derive(Clone)]
 #[must_use = "a lock holds nothing until it is acquired"]
 pub struct Lock {
-    pub(crate) client: Arc<Shared>,
+    pub(crate) client: Arc<ClientCore>,
     pub(crate) name: Arc<[u8]>,
     /// From the name; its error is reported when the lock is used.
     pub(crate) keys: Result<Arc<Keys>, Error>,
@@ -46,13 +46,13 @@ pub struct Lock {
 lock_option_setters!(Lock);
 
 impl Lock {
-    pub(crate) fn new(client: Arc<Shared>, name: Vec<u8>) -> Lock {
+    pub(crate) fn new(client: Arc<ClientCore>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
         Lock::with(client, name, options)
     }
 
     /// A lock with these options.
-    pub(crate) fn with(client: Arc<Shared>, name: Vec<u8>, options: LockOptions) -> Lock {
+    pub(crate) fn with(client: Arc<ClientCore>, name: Vec<u8>, options: LockOptions) -> Lock {
         Lock {
             keys: keys::keys(&client, &name, &options),
             client,
@@ -79,8 +79,8 @@ impl Lock {
     }
 
     // Made from core/options.toml: setters of a lock.
-    /// Whether the lease is one of many that share the lock: readers, which a lease that is not
-    /// shared keeps out, and which keep that out.
+    /// Whether the lease is one of many that share the lock: readers, which a lease that is not shared
+    /// keeps out, and which keep that out.
     ///
     /// A reader that asks while a writer waits is served after that writer. The fence of a shared lease
     /// is above that of each lease before it that was not shared, and below that of each such lease

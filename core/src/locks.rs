@@ -148,7 +148,7 @@ impl Locks {
         let client = locks[0].running()?.clone();
         let wait = locks[0].waits();
         let deadline = wait.map(|wait| client.set.clock.now() + wait);
-        let mut gathering = Gathering {
+        let mut gathering = Acquisition {
             won: locks.iter().map(|_| None).collect(),
             entered: vec![false; locks.len()],
             refused: locks.iter().map(|_| None).collect(),
@@ -209,7 +209,7 @@ impl fmt::Debug for Locks {
 }
 
 /// A call on its way. Dropped, what was won is given back.
-struct Gathering {
+struct Acquisition {
     client: Arc<Inner>,
     /// In their order.
     locks: Vec<Lock>,
@@ -225,7 +225,7 @@ struct Gathering {
     has_waited: bool,
 }
 
-impl Gathering {
+impl Acquisition {
     fn missing(&self) -> Vec<usize> {
         let missing = |i: &usize| self.won[*i].is_none();
         (0..self.locks.len()).filter(missing).collect()

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::protocol::loss::LossReason;
-use crate::protocol::measures::Outcome;
+use crate::protocol::measures::AcquireOutcome;
 use crate::stats::Stats;
 
 /// What clients have measured since they were made: of a single client
@@ -257,7 +257,7 @@ impl fmt::Display for Metrics {
         // In each process from its start on, so that the first of them is seen to come.
         let name = "quorlock_acquires_total";
         out.head(name, "counter", "Acquires that have come to an end.")?;
-        for outcome in Outcome::ALL.map(Outcome::as_str) {
+        for outcome in AcquireOutcome::ALL.map(AcquireOutcome::as_str) {
             let these = self.acquires.iter().filter(|of| of.outcome == outcome);
             let count: u64 = these.map(|of| of.times.count()).sum();
             out.value(name, &[("outcome", outcome)], count)?;

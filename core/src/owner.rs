@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Two acquisitions of one lock by one owner, within one client, share one
 /// lease; the last release frees the lock.
 #[derive(Clone)]
-pub struct Owner(Who);
+pub struct Owner(OwnerKind);
 
 #[derive(Clone)]
-enum Who {
+enum OwnerKind {
     Named(Arc<[u8]>),
     Thread(Arc<Thread>),
     Task(u64),
@@ -27,16 +27,16 @@ struct Thread {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// Set when its thread ends.
-struct OfThread(Arc<Thread>);
+struct ThreadEnd(Arc<Thread>);
 
-impl Drop for OfThread {
+impl Drop for ThreadEnd {
     fn drop(&mut self) {
         self.0.gone.store(true, Ordering::Relaxed);
     }
 }
 
 thread_local! {
-    static THREAD: OfThread = OfThread(Arc::new(Thread {
+    static THREAD: ThreadEnd = ThreadEnd(Arc::new(Thread {
         id: NUMBERS.fetch_add(1, Ordering::Relaxed),
         gone: Arc::new(AtomicBool::new(false)),
     }));
@@ -47,7 +47,7 @@ impl Owner {
     /// tasks. Valid within one client: in another client or process the same
     /// name is another owner, but of a lock in [Redisson's layout](crate::Layout).
     pub fn named(name: impl Into<Vec<u8>>) -> Owner {
-        Owner(Who::Named(name.into().into()))
+        Owner(OwnerKind::Named(name.into().into()))
     }
 
     /// The calling thread. When it ends, its leases are renewed no more.
@@ -56,7 +56,7 @@ impl Owner {
     /// had; such a thread is an owner of its own at each call.
     pub fn current_thread() -> Owner {
         THREAD
-            .try_with(|thread| Owner(Who::Thread(thread.0.clone())))
+            .try_with(|thread| Owner(OwnerKind::Thread(thread.0.clone())))
             .unwrap_or_else(|_| Owner::task())
     }
 
@@ -71,82 +71,82 @@ impl Owner {
     /// own scheduler.
     #[doc(hidden)]
     pub fn task() -> Owner {
-        Owner(Who::Task(NUMBERS.fetch_add(1, Ordering::Relaxed)))
+        Owner(OwnerKind::Task(NUMBERS.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// For the simulator: an owner that ends when `gone` is set, as a thread does.
     #[doc(hidden)]
     pub fn mortal(gone: Arc<AtomicBool>) -> Owner {
         let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Owner(Who::Thread(Arc::new(Thread { id, gone })))
+        Owner(OwnerKind::Thread(Arc::new(Thread { id, gone })))
     }
 
     /// The owner in words, for a message.
     pub(crate) fn words(&self) -> String {
         match &self.0 {
-            Who::Named(name) => format!("the owner {}", crate::error::shown(name)),
-            Who::Thread(_) => "the calling thread".into(),
-            Who::Task(_) => "the calling task".into(),
+            OwnerKind::Named(name) => format!("the owner {}", crate::error::shown(name)),
+            OwnerKind::Thread(_) => "the calling thread".into(),
+            OwnerKind::Task(_) => "the calling task".into(),
         }
     }
 
     /// Set when the owner has ended.
     fn gone(&self) -> Option<Arc<AtomicBool>> {
         match &self.0 {
-            Who::Thread(thread) => Some(thread.gone.clone()),
+            OwnerKind::Thread(thread) => Some(thread.gone.clone()),
             _ => None,
         }
     }
 
     /// What the end of its thread means for a lease that it has.
-    pub(crate) fn bound(&self) -> Option<Arc<Bound>> {
+    pub(crate) fn bound(&self) -> Option<Arc<ThreadBinding>> {
         let gone = self.gone()?;
-        Some(Arc::new(Bound { gone, ends: true }))
+        Some(Arc::new(ThreadBinding { gone, ends: true }))
     }
 
     /// Whether it is the calling thread itself, which can do nothing else while it waits.
     pub(crate) fn is_thread(&self) -> bool {
-        matches!(self.0, Who::Thread(_))
+        matches!(self.0, OwnerKind::Thread(_))
     }
 
     /// Its name, if it has one.
     pub(crate) fn name(&self) -> Option<&[u8]> {
         match &self.0 {
-            Who::Named(name) => Some(name),
-            Who::Thread(_) | Who::Task(_) => None,
+            OwnerKind::Named(name) => Some(name),
+            OwnerKind::Thread(_) | OwnerKind::Task(_) => None,
         }
     }
 
     /// Whether a lease of the owner may wait while another is given the lock.
     pub(crate) fn may_be_shared(&self) -> bool {
-        matches!(self.0, Who::Named(_))
+        matches!(self.0, OwnerKind::Named(_))
     }
 
     /// What tells it from every other owner, as a key of tables.
     pub(crate) fn id(&self) -> OwnerId {
         match &self.0 {
-            Who::Named(name) => OwnerId::Named(name.clone()),
-            Who::Thread(thread) => OwnerId::Numbered(thread.id),
-            Who::Task(number) => OwnerId::Numbered(*number),
+            OwnerKind::Named(name) => OwnerId::Named(name.clone()),
+            OwnerKind::Thread(thread) => OwnerId::Numbered(thread.id),
+            OwnerKind::Task(number) => OwnerId::Numbered(*number),
         }
     }
 }
 
 /// To which thread a lease is bound, and how.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct ThreadBinding {
     /// Set when the thread has ended.
     gone: Arc<AtomicBool>,
     /// The lease is renewed no more then. Else the log warns of it, and that is all.
     ends: bool,
 }
 
-impl Bound {
+impl ThreadBinding {
     /// For a lease without an owner that the calling thread acquires: where that thread ends, the
     /// lease lives on, and the log tells of it. Nothing while thread-local storage is torn down.
-    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Arc<Bound>> {
+    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Arc<ThreadBinding>> {
         let gone = Owner::current_thread().gone()?;
-        Some(Arc::new(Bound { gone, ends: false }))
+        Some(Arc::new(ThreadBinding { gone, ends: false }))
     }
 
     /// Whether the lease is to be renewed no more.
@@ -171,9 +171,9 @@ impl Eq for Owner {}
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Who::Named(name) => write!(f, "Owner({})", crate::error::shown(name)),
-            Who::Thread(thread) => write!(f, "Owner(thread {})", thread.id),
-            Who::Task(number) => write!(f, "Owner(task {number})"),
+            OwnerKind::Named(name) => write!(f, "Owner({})", crate::error::shown(name)),
+            OwnerKind::Thread(thread) => write!(f, "Owner(thread {})", thread.id),
+            OwnerKind::Task(number) => write!(f, "Owner(task {number})"),
         }
     }
 }

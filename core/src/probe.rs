@@ -15,13 +15,13 @@ use crate::config::defaults;
 use crate::error::Error;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::QuarantineCause;
-use crate::node::redis::replies::{self, Outcome};
+use crate::node::redis::replies::{self, RequestOutcome};
 use crate::node::redis::{hashed, map, resp, script};
 use crate::node::{Op, Reply, Request, names};
 
 /// What a node said to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum ProbeReply {
     /// A reply, and the node's `TIME` in µs where the reply has it.
     Reply(Reply, Option<u64>),
     /// It does not know the script.
@@ -106,18 +106,18 @@ pub fn init_command(namespace: &str, old: &str, new: &str, quarantine: Duration)
 
 /// The answer to a request at the start of `bytes`, and its length; `None` if
 /// not all of it has arrived.
-pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
+pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(ProbeReply, usize)>> {
     let Some((reply, end)) = resp::reply(bytes)? else {
         return Ok(None);
     };
     let said = match replies::outcome(op, &reply) {
-        Outcome::Reply(reply, time) => Said::Reply(reply, time),
-        Outcome::Demoted(fault) | Outcome::Elsewhere(_, fault) => {
-            Said::Reply(Reply::Failed(fault), None)
+        RequestOutcome::Reply(reply, time) => ProbeReply::Reply(reply, time),
+        RequestOutcome::Demoted(fault) | RequestOutcome::Elsewhere(_, fault) => {
+            ProbeReply::Reply(Reply::Failed(fault), None)
         }
-        Outcome::NoScript => Said::NoScript,
-        Outcome::OtherRecord => Said::OtherRecord,
-        Outcome::AskByScript => unreachable!("a script was asked"),
+        RequestOutcome::NoScript => ProbeReply::NoScript,
+        RequestOutcome::OtherRecord => ProbeReply::OtherRecord,
+        RequestOutcome::AskByScript => unreachable!("a script was asked"),
     };
     Ok(Some((said, end)))
 }

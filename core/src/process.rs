@@ -2,7 +2,7 @@
 //!
 //! A forked child has the memory of its parent as it stood at that instant, and none of the threads
 //! that were changing it. So no static is made or held behind a lock that a child would wait for: a
-//! value that is made when it is first asked for is [`Made`], and what is held is [`PerProcess`].
+//! value that is made when it is first asked for is [`LazyValue`], and what is held is [`PerProcess`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -101,22 +101,22 @@ mod wiped {
 /// A value that is made when it is first asked for. A fork finds it made or not begun, where a `LazyLock`
 /// that another thread is making would never be done in the child: threads that ask at once each make
 /// one, and that of the first is kept.
-pub struct Made<T> {
+pub struct LazyValue<T> {
     value: OnceBox<T>,
     make: fn() -> T,
 }
 
-impl<T> Made<T> {
+impl<T> LazyValue<T> {
     /// A value that `make` is to make.
-    pub const fn new(make: fn() -> T) -> Made<T> {
-        Made {
+    pub const fn new(make: fn() -> T) -> LazyValue<T> {
+        LazyValue {
             value: OnceBox::new(),
             make,
         }
     }
 }
 
-impl<T> Deref for Made<T> {
+impl<T> Deref for LazyValue<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -124,19 +124,19 @@ impl<T> Deref for Made<T> {
     }
 }
 
-impl<T> fmt::Debug for Made<T> {
+impl<T> fmt::Debug for LazyValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Made")
+        f.write_str("LazyValue")
     }
 }
 
 /// A static of which each process has its own value. Locks in the value that a forked child has
 /// inherited may be held by threads that do not exist there.
 #[derive(Debug)]
-pub struct PerProcess<T>(OnceBox<Of<T>>);
+pub struct PerProcess<T>(OnceBox<ProcessValue<T>>);
 
 #[derive(Debug)]
-struct Of<T> {
+struct ProcessValue<T> {
     process: u32,
     value: T,
     /// That of a child that this process has become by forking. What was
@@ -155,7 +155,7 @@ impl<T: Default> PerProcess<T> {
     pub fn get(&self) -> &T {
         let here = id();
         let made = self.0.get_or_init(|| {
-            Box::new(Of {
+            Box::new(ProcessValue {
                 process: here,
                 value: T::default(),
                 next: PerProcess::new(),
@@ -179,7 +179,7 @@ mod tests {
         assert!(std::ptr::eq(one.get(), one.get()));
         // As a forked child finds it.
         let inherited = PerProcess(OnceBox::new());
-        let parents = Of {
+        let parents = ProcessValue {
             process: 0,
             value: "parent".to_owned(),
             next: PerProcess::new(),
@@ -247,8 +247,8 @@ mod forked {
     fn a_child_makes_what_another_thread_was_making() {
         static BEGUN: Barrier = Barrier::new(2);
         static FORKED: Barrier = Barrier::new(2);
-        static PARENT: Made<u32> = Made::new(id);
-        static TEXT: Made<String> = Made::new(|| {
+        static PARENT: LazyValue<u32> = LazyValue::new(id);
+        static TEXT: LazyValue<String> = LazyValue::new(|| {
             if id() == *PARENT {
                 BEGUN.wait();
                 FORKED.wait();

@@ -21,7 +21,7 @@ pub struct Stats {
     pub renewals: u64,
     /// Votes that were missing and have been stored anew.
     pub repairs: u64,
-    /// Releases that nodes have still to acknowledge. Falls too.
+    /// Releases that nodes have not acknowledged yet. Falls too.
     pub releases_pending: u64,
     /// Steps seen of nodes' clocks.
     pub clock_steps: u64,
@@ -31,8 +31,8 @@ pub struct Stats {
     pub releases_dropped: u64,
     /// Connections made to nodes.
     pub connects: u64,
-    /// Calls that wait in a queue of this client now, behind the call that asks the nodes or holds
-    /// the lock. Falls too.
+    /// Calls that wait in a line now, behind the one that asks the nodes or holds the lock. Falls
+    /// too.
     pub waiting: u64,
     /// Leases that were released and went to the next in line of this client without a request.
     pub passed_on: u64,

@@ -35,7 +35,7 @@ pub fn nodes(count: usize) -> Vec<String> {
 ///
 /// For tests: to the program it is as if the nodes had not answered for too long.
 pub fn lose(name: impl AsRef<[u8]>, reason: LossReason) -> usize {
-    let lose = |client: std::sync::Arc<dyn crate::client::metrics::Standing>| {
+    let lose = |client: std::sync::Arc<dyn crate::client::metrics::MetricsSource>| {
         client.lose(name.as_ref(), reason)
     };
     clients_of_process().into_iter().map(lose).sum()

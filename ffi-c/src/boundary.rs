@@ -27,7 +27,7 @@ macro_rules! boundary {
 /// Runs `body`; a panic in it is an error of the kind `Internal`. The thread is not cancelled
 /// meanwhile, but when the call is over: no frame of `body` can be unwound by that.
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    let _whole = binding::Uncancelled::new();
+    let _whole = binding::CancelShield::new();
     binding::entered();
     binding::caught(body)?
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use quorlock_core::Error;
 
-pub(crate) use quorlock_core::binding::Slot;
+pub(crate) use quorlock_core::binding::CallbackSlot;
 
 use crate::handle;
 
@@ -31,7 +31,7 @@ impl<F> Callback<F> {
 pub(crate) type OnLoss = unsafe extern "C" fn(*mut c_void, i32);
 
 /// A loss callback that can be taken back while the loss is on its way to it.
-pub(crate) type LossSlot = Slot<Callback<OnLoss>>;
+pub(crate) type LossSlot = CallbackSlot<Callback<OnLoss>>;
 
 /// Calls the callback, unless it was taken back. Returns whether it was called.
 pub(crate) fn tell_loss(slot: &LossSlot, state: i32) -> bool {

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorlock_core::binding::Made;
+use quorlock_core::binding::LazyValue;
 use quorlock_core::{Error, Forced, Holder, Inspection, NodeView, Verdict};
 
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
@@ -309,7 +309,8 @@ pub extern "C" fn quorlock_inspection_verdict(inspection: *const quorlock_inspec
 /// long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_verdict_name(verdict: i32) -> *const c_char {
-    static NAMES: Made<Names> = Made::new(|| Verdict::ALL.iter().map(|v| (v.number(), c_text(v.as_str()))).collect());
+    static NAMES: LazyValue<Names> =
+        LazyValue::new(|| Verdict::ALL.iter().map(|v| (v.number(), c_text(v.as_str()))).collect());
     boundary!(or ptr::null(), { Ok(name_in(&NAMES, verdict)) })
 }
 

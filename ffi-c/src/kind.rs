@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 
 use quorlock_core::ErrorKind;
-use quorlock_core::binding::Made;
+use quorlock_core::binding::LazyValue;
 
 use crate::error::{Names, c_text, name_in};
 
@@ -44,7 +44,7 @@ pub const QUORLOCK_WOULD_DEADLOCK: i32 = 13;
 /// number that is no code. The text lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
-    static NAMES: Made<Names> = Made::new(|| {
+    static NAMES: LazyValue<Names> = LazyValue::new(|| {
         let named = |kind: ErrorKind| (kind.number(), c_text(kind.name()));
         ErrorKind::ALL.iter().copied().map(named).chain([(QUORLOCK_OK, CString::from(c"Ok"))]).collect()
     });
@@ -56,7 +56,7 @@ pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
 /// for a number that is no code. The text lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_kind_summary(kind: i32) -> *const c_char {
-    static SUMMARIES: Made<Names> = Made::new(|| {
+    static SUMMARIES: LazyValue<Names> = LazyValue::new(|| {
         let summary = |kind: &ErrorKind| (kind.number(), c_text(kind.summary()));
         ErrorKind::ALL.iter().map(summary).collect()
     });

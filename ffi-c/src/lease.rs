@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use quorlock_core::binding::{Made, Mask, lock};
+use quorlock_core::binding::{LazyValue, Mask, lock};
 use quorlock_core::{Error, Lease, LossReason};
 
 use crate::callback::{Callback, LossSlot, tell_loss};
@@ -244,7 +244,7 @@ pub extern "C" fn quorlock_lease_state(lease: *const quorlock_lease_t) -> i32 {
 /// the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_state_name(state: i32) -> *const c_char {
-    static NAMES: Made<Names> = Made::new(|| {
+    static NAMES: LazyValue<Names> = LazyValue::new(|| {
         let named = |reason: LossReason| (reason.number(), c_text(reason.as_str()));
         let others =
             [(QUORLOCK_LEASE_HELD, "held"), (QUORLOCK_LEASE_RELEASED, "released"), (QUORLOCK_LEASE_NONE, "none")];

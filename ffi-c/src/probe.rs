@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::Duration;
 
-use quorlock_core::binding::Made;
+use quorlock_core::binding::LazyValue;
 use quorlock_core::{Finding, Health, NodeReport, Probe};
 
 use crate::client::quorlock_client_t;
@@ -264,7 +264,7 @@ pub extern "C" fn quorlock_probe_health(probe: *const quorlock_probe_t) -> i32 {
 /// lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_health_name(health: i32) -> *const c_char {
-    static NAMES: Made<Names> = Made::new(|| {
+    static NAMES: LazyValue<Names> = LazyValue::new(|| {
         let all = [Health::Works, Health::WorksBut, Health::Cannot];
         all.iter().map(|health| (health.number(), c_text(health.as_str()))).collect()
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quorlock_core::binding::{PerProcess, shutdown};
 use quorlock_core::{Level, LogEvent};
 
-use crate::callback::{Callback, Slot};
+use crate::callback::{Callback, CallbackSlot};
 use crate::error::{c_text, quorlock_error_t};
 use crate::handle;
 
@@ -27,7 +27,7 @@ pub type quorlock_log_callback_t =
 
 type Function = unsafe extern "C" fn(*mut c_void, i32, *const c_char);
 
-static LOG: PerProcess<Slot<Callback<Function>>> = PerProcess::new();
+static LOG: PerProcess<CallbackSlot<Callback<Function>>> = PerProcess::new();
 static SINK_IS_SET: AtomicBool = AtomicBool::new(false);
 
 /// A line whose callback runs.

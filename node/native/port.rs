@@ -16,7 +16,7 @@ use napi::bindgen_prelude::{Function, FunctionRef, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
-use quorlock::binding::{Revocation, Steps, Task, Turn, call, caught, lock, spawn};
+use quorlock::binding::{CallBatch, Revocation, Steps, Task, call, caught, lock, spawn};
 use quorlock::{Client, Error, Lease, Lost};
 
 use crate::failure::{Failure, checked, entry};
@@ -59,7 +59,7 @@ pub struct Port {
     ring: FunctionRef<(), ()>,
     /// The operations under way, with what ends them if they can be revoked.
     running: Mutex<HashMap<i64, Option<Revocation>>>,
-    turn: Turn,
+    turn: CallBatch,
     /// Whether the host is Node itself, whose event loop is libuv's.
     is_node: bool,
     clients: Clients,
@@ -99,7 +99,7 @@ impl Port {
             bell,
             ring: called,
             running: Mutex::default(),
-            turn: Turn::default(),
+            turn: CallBatch::default(),
             is_node,
             clients,
             steps: OnceLock::new(),

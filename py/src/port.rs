@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use quorlock::binding::{Mailbox, Owned, Steps, Turn, Work, lock};
+use quorlock::binding::{CallBatch, Mailbox, Owned, Steps, Work, lock};
 
 use crate::error::{checked, entry};
 use crate::kept::name;
@@ -48,7 +48,7 @@ pub(crate) struct Port {
     /// Never locked while the interpreter is called, so that no thread ever waits for
     /// the one while it holds the other.
     pending: Mutex<HashMap<u64, PendingFuture>>,
-    turn: Turn,
+    turn: CallBatch,
     /// How the loop drives the I/O itself, and what it has to watch for that.
     steps: Option<(Steps, std::ffi::c_int)>,
     /// Calls that are under way.
@@ -65,7 +65,7 @@ impl Port {
             queue: Owned::new(Arc::new(queue)),
             bell,
             pending: Mutex::default(),
-            turn: Turn::default(),
+            turn: CallBatch::default(),
             steps: checked(py, Steps::new())?,
             calls: Arc::default(),
         })

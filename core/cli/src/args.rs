@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args as Group, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit;
-use crate::flags::{self, OfLock, OfSet};
+use crate::flags::{self, LockFlags, SetFlags};
 use crate::given;
 use crate::times;
 
@@ -82,7 +82,7 @@ pub struct Inspect {
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<OsString>,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 #[derive(Debug, Group)]
@@ -106,7 +106,7 @@ pub struct Init {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 #[derive(Debug, Group)]
@@ -139,7 +139,7 @@ pub struct Release {
     #[arg(value_name = "NAME")]
     pub name: OsString,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 #[derive(Debug, Group)]
@@ -161,7 +161,7 @@ pub struct Doctor {
     #[arg(value_name = "NAME")]
     pub name: Option<OsString>,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 #[derive(Debug, Group)]
@@ -182,7 +182,7 @@ pub struct List {
     #[arg(value_name = "GLOB")]
     pub names: Option<String>,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 #[derive(Debug, Group)]
@@ -213,7 +213,7 @@ pub struct Watch {
     #[arg(value_name = "NAME")]
     pub name: OsString,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 #[derive(Debug, Group)]
@@ -311,7 +311,7 @@ pub struct Run {
     #[arg(short, long, conflicts_with = "wait")]
     pub no_wait: bool,
     #[command(flatten)]
-    pub lock: OfLock,
+    pub lock: LockFlags,
     /// How long -n waits for nodes that give no votes yet, since they may have lost some, and
     /// would make a quorum: nobody can hold the lock then. As long as that may take, unless this
     /// says otherwise: --max-ttl and some 20s.
@@ -355,7 +355,7 @@ pub struct Run {
     #[arg(value_name = "CMD", last = true, required = true)]
     pub command: Vec<OsString>,
     #[command(flatten)]
-    pub connection: OfSet,
+    pub connection: SetFlags,
 }
 
 impl Args {

@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use quorlock::{Client, defaults};
 
 use crate::exit::{self, Failure};
-use crate::flags::OfSet;
+use crate::flags::SetFlags;
 use crate::given;
 
 /// The longest file of nodes that is read, in bytes: a device has no end.
 const LONGEST: u64 = 1 << 20;
 
 /// A client with these options; `label`: what others see of it.
-pub fn client(options: &OfSet, label: Option<String>) -> Result<Client, Failure> {
+pub fn client(options: &SetFlags, label: Option<String>) -> Result<Client, Failure> {
     let wrong = |e: quorlock::Error| Failure::new(exit::CONFIG, given::by_flags(&e));
     let nodes = named(options)?;
     let builder = || match &nodes {
-        Named::ByOption(nodes) => Client::builder().nodes(nodes),
-        Named::ByFile(nodes, path) => Client::builder().nodes_of_file(nodes.clone(), path),
-        Named::Elsewhere => Client::builder(),
+        NodesSource::ByOption(nodes) => Client::builder().nodes(nodes),
+        NodesSource::ByFile(nodes, path) => Client::builder().nodes_of_file(nodes.clone(), path),
+        NodesSource::Elsewhere => Client::builder(),
     };
     // First without the rest of what stands on the command line: what is wrong then is wrong with the nodes.
     let bare = || options.credentials_on(builder());
@@ -36,7 +36,7 @@ pub fn client(options: &OfSet, label: Option<String>) -> Result<Client, Failure>
 }
 
 /// Where the nodes' names come from.
-enum Named {
+enum NodesSource {
     /// The user, by `--nodes-file`.
     ByOption(Vec<String>),
     /// The file of this path, where neither that nor the environment has.
@@ -45,13 +45,13 @@ enum Named {
     Elsewhere,
 }
 
-fn named(options: &OfSet) -> Result<Named, Failure> {
+fn named(options: &SetFlags) -> Result<NodesSource, Failure> {
     if let Some(path) = &options.nodes_file {
         let shown = format!("the nodes file ({})", given::file(path));
-        return nodes_of(read(path), &shown).map(Named::ByOption);
+        return nodes_of(read(path), &shown).map(NodesSource::ByOption);
     }
     if is_in_environment() {
-        return Ok(Named::Elsewhere);
+        return Ok(NodesSource::Elsewhere);
     }
     for path in usual_files() {
         let text = match read(&path) {
@@ -64,9 +64,9 @@ fn named(options: &OfSet) -> Result<Named, Failure> {
         let path = path.display().to_string();
         let nodes = nodes_of(text, &format!("the nodes file {path}"))?;
         // One for each client of this program, which has one.
-        return Ok(Named::ByFile(nodes, path.leak()));
+        return Ok(NodesSource::ByFile(nodes, path.leak()));
     }
-    Ok(Named::Elsewhere)
+    Ok(NodesSource::Elsewhere)
 }
 
 /// Whether the variable names any node, or what cannot be read, which its reader says.

@@ -38,7 +38,7 @@ pub fn list(options: &List) -> Result<i32, Failure> {
 }
 
 /// The locks of a set at a moment.
-struct Found {
+struct ListState {
     locks: Vec<Inspection>,
     complete: bool,
     unread: Vec<NodeError>,
@@ -47,7 +47,7 @@ struct Found {
 }
 
 /// Asks for them. Those that are wanted most come first.
-fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
+fn found(client: &Client, names: Option<&str>) -> Result<ListState, Failure> {
     let (listing, lacks) = blocking::wait(client.list_partly(names, MOST))?;
     let mut locks = Vec::with_capacity(listing.names.len());
     for names in listing.names.chunks(AT_ONCE) {
@@ -70,7 +70,7 @@ fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
         }
     }
     locks.sort_by(|a, b| b.queued().cmp(&a.queued()).then(a.name().cmp(b.name())));
-    Ok(Found {
+    Ok(ListState {
         locks,
         complete: listing.complete,
         unread: listing.unread,
@@ -90,7 +90,7 @@ const COLUMNS: [(&str, usize); 6] = [
 /// Which columns are given up first where there is no room.
 const SPARED: [usize; 4] = [4, 3, 2, 1];
 
-impl Found {
+impl ListState {
     fn as_object(&self) -> Value {
         let unread: BTreeMap<_, _> = self
             .unread

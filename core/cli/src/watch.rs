@@ -14,7 +14,7 @@ use crate::output::{is_closed, plain, print};
 
 /// What is reported when it is another than before.
 #[derive(PartialEq)]
-struct State {
+struct WatchState {
     verdict: Verdict,
     holder: Option<String>,
     fence: Option<u64>,
@@ -23,10 +23,10 @@ struct State {
     slots: (usize, u32),
 }
 
-impl State {
-    fn of(found: &Inspection) -> State {
+impl WatchState {
+    fn of(found: &Inspection) -> WatchState {
         let holder = found.holder();
-        State {
+        WatchState {
             verdict: found.verdict(),
             holder: holder.map(|holder| holder.label().unwrap_or_default().to_owned()),
             fence: holder.map_or(found.fence(), |holder| holder.fence()),
@@ -68,7 +68,7 @@ pub fn watch(options: &Watch) -> Result<i32, Failure> {
     let begun = now();
     loop {
         let found = blocking::wait(lock.inspect())?;
-        let state = State::of(&found);
+        let state = WatchState::of(&found);
         if last.as_ref() != Some(&state) {
             let written = if options.json {
                 print(&json!({"at": time_of_day().0, "lock": as_object(&found)}).to_string())

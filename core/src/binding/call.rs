@@ -43,7 +43,7 @@ pub struct Revocation {
     _alive: oneshot::Sender<()>,
 }
 
-/// A call of the core, to be [submitted](Turn::submit): carries out `work` and gives its result to
+/// A call of the core, to be [submitted](CallBatch::submit): carries out `work` and gives its result to
 /// `done`, or the error that stands for its panic. Only a `revocable` call can be ended before; any
 /// other goes on to its end. A call that is ended gives no result.
 pub fn call<T>(
@@ -85,12 +85,12 @@ const TOGETHER: usize = 16;
 /// The calls that an event loop starts in one turn. They are submitted together,
 /// in one wake-up of the I/O thread, so that their requests leave together.
 #[derive(Default)]
-pub struct Turn {
+pub struct CallBatch {
     /// `None` outside of a turn.
     held: Mutex<Option<Vec<Work>>>,
 }
 
-impl Turn {
+impl CallBatch {
     /// Begins a turn, unless one is under way: calls are held from now on.
     pub fn begin(&self) {
         lock(&self.held).get_or_insert_default();
@@ -111,7 +111,7 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Turn::submit).
+    /// As [`submit`](CallBatch::submit).
     pub fn submit_alone(&self, call: Work, steps: &Steps) -> Result<(), Error> {
         self.submit_or(call, |calls| steps.step(calls).or_else(start))
     }
@@ -140,7 +140,7 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Turn::submit).
+    /// As [`submit`](CallBatch::submit).
     pub fn end_alone(&self, steps: &Steps) -> Result<(), Error> {
         let held = lock(&self.held).take();
         steps.step(held.unwrap_or_default()).or_else(start)
@@ -150,14 +150,14 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Turn::submit).
+    /// As [`submit`](CallBatch::submit).
     pub fn end(&self) -> Result<(), Error> {
         let held = lock(&self.held).take();
         start(held.unwrap_or_default())
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for CallBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Turn")
     }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_turn_holds_its_calls_until_they_are_many() {
         let (told, hear) = channel();
-        let turn = Turn::default();
+        let turn = CallBatch::default();
         turn.begin();
         for number in 1..TOGETHER {
             turn.submit(numbered(number, &told)).unwrap();

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::lease::{Lease, Lost};
 use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::Left;
+use crate::protocol::reentry::HandleRelease;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -20,7 +20,7 @@ impl Lease {
     /// as the result lives; now, if the loss has come.
     #[doc(hidden)]
     pub fn bell(&self, ring: impl Fn() + Send + Sync + 'static) -> Lost {
-        let bell = Arc::new(Bell(ring));
+        let bell = Arc::new(LossSignal(ring));
         let mut lost = self.lost();
         let waker = Waker::from(bell.clone());
         if Pin::new(&mut lost)
@@ -68,7 +68,7 @@ impl Lease {
         if !self.client.is_here() {
             return;
         }
-        if let Left::Last(watched) = self.client.owners.leave(&self.share) {
+        if let HandleRelease::Last(watched) = self.client.owners.leave(&self.share) {
             let hold = &self.share.held.hold;
             if self.share.is_first() {
                 hold.take_back();
@@ -95,9 +95,9 @@ impl Lease {
 }
 
 /// Rings at the loss that it waits for.
-struct Bell<F>(F);
+struct LossSignal<F>(F);
 
-impl<F: Fn() + Send + Sync> Wake for Bell<F> {
+impl<F: Fn() + Send + Sync> Wake for LossSignal<F> {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }

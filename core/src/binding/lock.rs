@@ -4,7 +4,7 @@ use crate::error::{Error, NodeError};
 use crate::lease::Lease;
 use crate::lock::{Lock, unless_others};
 use crate::node::Mode;
-use crate::owner::{Bound, Owner};
+use crate::owner::{Owner, ThreadBinding};
 use std::sync::Arc;
 
 impl Lock {
@@ -44,7 +44,7 @@ impl Lock {
         if self.options.owned_by_threads && !self.has_slots() {
             self.owner(Owner::current_thread())
         } else {
-            self.options.acquirer = Bound::told_at_the_end_of_this_thread();
+            self.options.acquirer = ThreadBinding::told_at_the_end_of_this_thread();
             self
         }
     }

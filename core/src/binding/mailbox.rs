@@ -11,11 +11,11 @@ use crate::sync::{Mutex, lock};
 
 /// What the core has for an event loop, until the loop takes it.
 pub struct Mailbox<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<MailboxState<T>>,
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
-struct State<T> {
+struct MailboxState<T> {
     news: Vec<T>,
     /// The loop is about to take what there is.
     attended: bool,
@@ -26,7 +26,7 @@ impl<T> Mailbox<T> {
     /// `ring` must not block; it is called on any thread.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Mailbox<T> {
         Mailbox {
-            state: Mutex::new(State {
+            state: Mutex::new(MailboxState {
                 news: Vec::new(),
                 attended: false,
                 closed: false,
@@ -91,7 +91,7 @@ impl<T> fmt::Debug for Mailbox<T> {
 #[cfg(all(test, quorlock_loom))]
 mod loom_tests {
     use super::*;
-    use crate::sync::explore::{Bell, explore};
+    use crate::sync::explore::{ExploreWaker, explore};
     use loom::thread;
     use std::sync::Arc;
 
@@ -100,7 +100,7 @@ mod loom_tests {
     #[test]
     fn everything_arrives_once_and_in_order() {
         explore(3, || {
-            let bell = Bell::new();
+            let bell = ExploreWaker::new();
             let ring = bell.clone();
             let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
             let tells = |news: [u32; 2]| {
@@ -127,7 +127,7 @@ mod loom_tests {
     #[test]
     fn a_loop_that_looks_by_itself_misses_nothing() {
         explore(3, || {
-            let bell = Bell::new();
+            let bell = ExploreWaker::new();
             let ring = bell.clone();
             let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
             let tells = mailbox.clone();
@@ -147,7 +147,7 @@ mod loom_tests {
     #[test]
     fn a_loop_that_looks_before_it_takes_misses_nothing() {
         explore(3, || {
-            let bell = Bell::new();
+            let bell = ExploreWaker::new();
             let ring = bell.clone();
             let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
             let tells = mailbox.clone();

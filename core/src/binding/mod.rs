@@ -16,11 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::blocking;
-use crate::runtime::drive::Sent;
+use crate::runtime::drive::SentRequests;
 use crate::runtime::threads::without_signals;
 use crate::runtime::wait::run;
 
-pub use crate::binding::call::{Revocation, Turn, call, caught, start};
+pub use crate::binding::call::{CallBatch, Revocation, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
 pub use crate::binding::spawn::{Steps, Task, Work, dispatch, shutdown, spawn};
@@ -28,8 +28,8 @@ pub use crate::election::Failures;
 pub use crate::error::shown;
 pub use crate::given::{check as check_shared, is_secret, shown as given};
 pub use crate::mutex::lock;
-pub use crate::process::{Made, PerProcess, id as process_id};
-pub use crate::runtime::cancel::Uncancelled;
+pub use crate::process::{LazyValue, PerProcess, id as process_id};
+pub use crate::runtime::cancel::CancelShield;
 pub use crate::runtime::close_all;
 pub use crate::runtime::threads::Mask;
 
@@ -54,7 +54,8 @@ pub fn entered() {
 /// end.
 pub fn wait<F: Future<Output: Send> + Send>(future: F) -> F::Output {
     if ALIVE.try_with(|_| ()).is_ok() {
-        return run(future, None, Sent::with_the_wait()).expect("nothing interrupts this wait");
+        return run(future, None, SentRequests::with_the_wait())
+            .expect("nothing interrupts this wait");
     }
     // The standard library has no parking place for this thread any more.
     thread::scope(|scope| {
@@ -70,7 +71,7 @@ pub fn wait_or<F: Future>(
     mut interrupted: impl FnMut() -> bool,
 ) -> Option<F::Output> {
     let interrupt = Some((every, &mut interrupted as _));
-    run(future, interrupt, Sent::with_the_wait())
+    run(future, interrupt, SentRequests::with_the_wait())
 }
 
 thread_local! {
@@ -86,13 +87,13 @@ pub fn this_thread() -> usize {
 /// A place for one callback of a user's, which is over when it has been taken
 /// back: what it works with may then be freed.
 #[derive(Debug)]
-pub struct Slot<C> {
-    state: Mutex<State<C>>,
+pub struct CallbackSlot<C> {
+    state: Mutex<CallbackState<C>>,
     idle: Condvar,
 }
 
 #[derive(Debug)]
-struct State<C> {
+struct CallbackState<C> {
     callback: Option<C>,
     /// The thread that runs it now.
     running: Option<usize>,
@@ -100,10 +101,10 @@ struct State<C> {
     closed: bool,
 }
 
-impl<C> Default for Slot<C> {
-    fn default() -> Slot<C> {
-        Slot {
-            state: Mutex::new(State {
+impl<C> Default for CallbackSlot<C> {
+    fn default() -> CallbackSlot<C> {
+        CallbackSlot {
+            state: Mutex::new(CallbackState {
                 callback: None,
                 running: None,
                 closed: false,
@@ -113,7 +114,7 @@ impl<C> Default for Slot<C> {
     }
 }
 
-impl<C: Copy> Slot<C> {
+impl<C: Copy> CallbackSlot<C> {
     /// Replaces the callback. Returns when the previous callback is over. A callback that replaces
     /// itself is over when it returns.
     pub fn set(&self, callback: Option<C>) {
@@ -122,7 +123,7 @@ impl<C: Copy> Slot<C> {
         drop(self.others_over(state));
     }
 
-    /// Takes the callback back for good: as [`set`](Slot::set) with none, and a callback that is
+    /// Takes the callback back for good: as [`set`](CallbackSlot::set) with none, and a callback that is
     /// set after this is never run.
     pub fn close(&self) {
         let mut state = self.state();
@@ -149,11 +150,14 @@ impl<C: Copy> Slot<C> {
         self.idle.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State<C>> {
+    fn state(&self) -> MutexGuard<'_, CallbackState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn others_over<'a>(&self, state: MutexGuard<'a, State<C>>) -> MutexGuard<'a, State<C>> {
+    fn others_over<'a>(
+        &self,
+        state: MutexGuard<'a, CallbackState<C>>,
+    ) -> MutexGuard<'a, CallbackState<C>> {
         let here = this_thread();
         self.idle
             .wait_while(state, |s| s.running.is_some_and(|thread| thread != here))
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_callback_is_over_when_it_is_taken_back() {
-        let slot = Slot::default();
+        let slot = CallbackSlot::default();
         let (told, hear) = channel();
         let (go_on, wait) = channel::<()>();
         slot.set(Some(1));
@@ -199,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_callback_can_take_itself_back_and_runs_once_if_so_asked() {
-        let slot = Slot::default();
+        let slot = CallbackSlot::default();
         slot.set(Some(()));
         slot.run(false, |()| slot.set(None));
         slot.run(false, |()| panic!("it was taken back"));

@@ -11,10 +11,10 @@ use crate::error::{Error, ErrorKind, NodeError};
 use crate::event::{LogEvent, event};
 use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
-use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::admission::{Expectation, Gate, Roster, Survey};
 use crate::node::names;
 use crate::node::redis::connect::{Location, Target};
-use crate::node::redis::dial::Sockets;
+use crate::node::redis::dial::SystemDial;
 use crate::node::redis::tls::Tls;
 use crate::node::redis::{declare, subscription};
 use crate::protocol::set::Set;
@@ -29,7 +29,7 @@ pub(super) fn gate(
 ) -> Gate {
     let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
     let fails_over = settings.fails_over();
-    let mut expected = Expected::new(
+    let mut expected = Expectation::new(
         &settings.set_name,
         nodes,
         settings.max_ttl(),
@@ -141,7 +141,7 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
 pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>) -> Target {
     Target {
         address: address.clone(),
-        dial: Arc::new(Sockets {
+        dial: Arc::new(SystemDial {
             tls: tls.clone(),
             clock: gate.clock.clone(),
             warn: gate.warn,

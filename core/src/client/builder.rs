@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::Client;
 use super::environment::Environment;
-use super::shared::Shared;
+use super::shared::ClientCore;
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::error::Error;
 use crate::node::address::{Address, Origin};
@@ -303,7 +303,7 @@ impl ClientBuilder {
             .collect::<Result<_, _>>()?;
         settings.check()?;
         let tls = Tls::new(this.ca, this.cert, this.key)?;
-        let shared = Shared::new(settings, origin, tls);
+        let shared = ClientCore::new(settings, origin, tls);
         release_at_exit();
         if this.on_current_runtime {
             let handle = Handle::try_current().map_err(|_| {

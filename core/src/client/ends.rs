@@ -10,18 +10,18 @@ use crate::mutex::lock;
 
 /// Tells a client that its runtime has ended.
 #[derive(Default)]
-pub(super) struct Ends {
+pub(super) struct EndWatch {
     gone: Arc<AtomicBool>,
     client: Mutex<Weak<Inner>>,
     /// Tasks that go once the client has heard of the end, while it is: threads of the runtime drop
     /// them at the same time, and each still has releases to write.
-    going: Mutex<Option<Vec<Going>>>,
+    going: Mutex<Option<Vec<DroppedTask>>>,
 }
 
 /// A task that the runtime has dropped.
-type Going = Box<dyn Send>;
+type DroppedTask = Box<dyn Send>;
 
-impl Ends {
+impl EndWatch {
     /// Whether it has.
     pub(super) fn gone(&self) -> &Arc<AtomicBool> {
         &self.gone
@@ -36,7 +36,7 @@ impl Ends {
     }
 
     /// The runtime drops this task.
-    fn tell(&self, task: Going) {
+    fn tell(&self, task: DroppedTask) {
         self.gone.store(true, Ordering::Release);
         match &mut *lock(&self.going) {
             Some(going) => return going.push(task),
@@ -52,7 +52,7 @@ impl Ends {
     }
 
     /// Those that came meanwhile; after `None` the next tells for itself.
-    fn take_going(&self) -> Option<Vec<Going>> {
+    fn take_going(&self) -> Option<Vec<DroppedTask>> {
         let mut going = lock(&self.going);
         let tasks = going.take().filter(|tasks| !tasks.is_empty());
         if tasks.is_some() {
@@ -62,26 +62,26 @@ impl Ends {
     }
 
     /// The same task, whose runtime is seen to end where the task is dropped before its end.
-    pub(super) fn told_by<F>(self: &Arc<Ends>, task: F) -> Told<F>
+    pub(super) fn told_by<F>(self: &Arc<EndWatch>, task: F) -> WatchedTask<F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Told {
+        WatchedTask {
             ends: self.clone(),
             task: Some(Box::pin(task)),
         }
     }
 }
 
-/// See [`Ends::told_by`].
-pub(super) struct Told<F: Future<Output = ()> + Send + 'static> {
-    ends: Arc<Ends>,
+/// See [`EndWatch::told_by`].
+pub(super) struct WatchedTask<F: Future<Output = ()> + Send + 'static> {
+    ends: Arc<EndWatch>,
     /// Until it has ended by itself. It is dropped after the client has heard: releases are still
     /// written by it.
     task: Option<Pin<Box<F>>>,
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Future for Told<F> {
+impl<F: Future<Output = ()> + Send + 'static> Future for WatchedTask<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -96,7 +96,7 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Told<F> {
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Drop for Told<F> {
+impl<F: Future<Output = ()> + Send + 'static> Drop for WatchedTask<F> {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             self.ends.tell(Box::new(task));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::metrics::{Registered, Standing, counted};
+use super::metrics::{MetricsEntry, MetricsSource, counted};
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::event::event;
@@ -17,8 +17,8 @@ use crate::node::names::{Naming, lock_key, semaphore};
 use crate::node::redis::tls::Tls;
 use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::acquire::local_queue::LocalQueues;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::heartbeat::Heartbeat;
-use crate::protocol::hold::Hold;
 use crate::protocol::loss::LossReason;
 use crate::protocol::order::Order;
 use crate::protocol::quorum::quorum;
@@ -27,7 +27,7 @@ use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::runtime::drive::waits_here;
 use crate::runtime::task::Io;
-use crate::runtime::{Closing, Runtime};
+use crate::runtime::{Closeable, Runtime};
 use crate::stats::Stats;
 
 /// What runs for a client: its locks and leases share it.
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     /// It runs on the library's own thread.
     pub(super) ours: bool,
     /// Dropped last: what it has counted is kept by the process. None in the simulator.
-    pub(super) registered: Option<Registered>,
+    pub(super) registered: Option<MetricsEntry>,
 }
 
 impl Inner {
@@ -180,7 +180,7 @@ impl Inner {
     /// What it has measured, and how it stands.
     pub(super) fn metrics(&self) -> Metrics {
         let registered = self.registered.as_ref();
-        let mut metrics = registered.map(Registered::read).unwrap_or_default();
+        let mut metrics = registered.map(MetricsEntry::read).unwrap_or_default();
         self.tell(&mut metrics);
         metrics
     }
@@ -230,7 +230,7 @@ impl Inner {
     }
 }
 
-impl Standing for Inner {
+impl MetricsSource for Inner {
     fn tell(&self, metrics: &mut Metrics) {
         self.tell_waiters(&mut metrics.stats);
         metrics.oldest = self.oldest();
@@ -258,7 +258,7 @@ impl Standing for Inner {
         let tagged = key(Naming::Tagged);
         let slots = tagged.as_ref().map(|key| semaphore(namespace, key).0);
         let keys = [tagged, key(Naming::Raw), slots];
-        let is_meant = |hold: &Hold| {
+        let is_meant = |hold: &ClaimCell| {
             let held = &*hold.terms.keys.lock;
             keys.iter().flatten().any(|key| key == held)
         };
@@ -270,7 +270,7 @@ impl Standing for Inner {
     }
 }
 
-impl Closing for Inner {
+impl Closeable for Inner {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         if !self.is_closed() || !self.is_here() {
             return Box::pin(self.close());
@@ -288,12 +288,12 @@ impl Closing for Inner {
 
 /// The releases that a client has left on their way, which its links go on with. They are
 /// waited for at the exit of the process alone.
-struct Left {
+struct PendingReleases {
     set: Arc<Set>,
     node_timeout: Duration,
 }
 
-impl Closing for Left {
+impl Closeable for PendingReleases {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         let until = self.set.clock.now() + self.node_timeout;
         Box::pin(self.set.counters.quiet(&*self.set.clock, until))
@@ -315,7 +315,7 @@ impl Drop for Inner {
             link.close();
         }
         if self.ours && !self.set.counters.is_quiet() {
-            self.runtime.leave(Arc::new(Left {
+            self.runtime.leave(Arc::new(PendingReleases {
                 set: self.set.clone(),
                 node_timeout: self.settings.node_timeout,
             }));

@@ -14,31 +14,31 @@ use crate::protocol::acquire::inbox::Inbox;
 use crate::protocol::counters::Counters;
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
-use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
+use crate::protocol::measures::{self, AcquireOutcome, BOUNDS, NodeMeasures};
 use crate::protocol::set::Set;
 use crate::stats::Stats;
 
 /// What is measured in one process.
-struct Measured {
+struct ProcessMeasures {
     process: u32,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
     /// What is measured in a child that this process has become by forking.
-    next: OnceBox<Measured>,
+    next: OnceBox<ProcessMeasures>,
 }
 
 #[derive(Default)]
-struct State {
-    clients: Vec<Arc<Counted>>,
+struct RegistryState {
+    clients: Vec<Arc<ClientCounts>>,
     /// What those had counted that are gone.
     past: Metrics,
 }
 
 /// `race`: no lock that another thread could have held at the fork.
-static FIRST: OnceBox<Measured> = OnceBox::new();
+static FIRST: OnceBox<ProcessMeasures> = OnceBox::new();
 
-impl Measured {
-    fn boxed() -> Box<Measured> {
-        Box::new(Measured {
+impl ProcessMeasures {
+    fn boxed() -> Box<ProcessMeasures> {
+        Box::new(ProcessMeasures {
             process: process::id(),
             state: Mutex::default(),
             next: OnceBox::new(),
@@ -46,10 +46,10 @@ impl Measured {
     }
 
     /// That of this process.
-    fn get() -> &'static Measured {
-        let mut measured = FIRST.get_or_init(Measured::boxed);
+    fn get() -> &'static ProcessMeasures {
+        let mut measured = FIRST.get_or_init(ProcessMeasures::boxed);
         while measured.process != process::id() {
-            measured = measured.next.get_or_init(Measured::boxed);
+            measured = measured.next.get_or_init(ProcessMeasures::boxed);
         }
         measured
     }
@@ -57,15 +57,15 @@ impl Measured {
 
 /// What a client counts. Kept by the process until its last count is added to the past, so
 /// that no reader ever finds less than before.
-struct Counted {
+struct ClientCounts {
     counters: Arc<Counters>,
     links: Vec<Arc<dyn Link>>,
     inbox: Arc<Inbox>,
-    client: Weak<dyn Standing>,
+    client: Weak<dyn MetricsSource>,
 }
 
 /// A client that lives, which knows how it stands.
-pub(crate) trait Standing: Send + Sync {
+pub(crate) trait MetricsSource: Send + Sync {
     /// Adds the calls that wait now, and how the nodes stand.
     fn tell(&self, metrics: &mut Metrics);
 
@@ -74,8 +74,8 @@ pub(crate) trait Standing: Send + Sync {
 }
 
 /// Those of this process.
-pub(crate) fn clients_of_process() -> Vec<Arc<dyn Standing>> {
-    let state = lock(&Measured::get().state);
+pub(crate) fn clients_of_process() -> Vec<Arc<dyn MetricsSource>> {
+    let state = lock(&ProcessMeasures::get().state);
     let clients = state.clients.iter();
     clients
         .filter_map(|counted| counted.client.upgrade())
@@ -83,33 +83,37 @@ pub(crate) fn clients_of_process() -> Vec<Arc<dyn Standing>> {
 }
 
 /// That a client is measured, as long as it lives.
-pub(crate) struct Registered {
-    measured: &'static Measured,
-    counted: Arc<Counted>,
+pub(crate) struct MetricsEntry {
+    measured: &'static ProcessMeasures,
+    counted: Arc<ClientCounts>,
 }
 
-impl Registered {
-    pub(super) fn new(set: &Set, inbox: &Arc<Inbox>, client: Weak<dyn Standing>) -> Registered {
-        let counted = Arc::new(Counted {
+impl MetricsEntry {
+    pub(super) fn new(
+        set: &Set,
+        inbox: &Arc<Inbox>,
+        client: Weak<dyn MetricsSource>,
+    ) -> MetricsEntry {
+        let counted = Arc::new(ClientCounts {
             counters: set.counters.clone(),
             links: set.links.clone(),
             inbox: inbox.clone(),
             client,
         });
-        let measured = Measured::get();
+        let measured = ProcessMeasures::get();
         lock(&measured.state).clients.push(counted.clone());
-        Registered { measured, counted }
+        MetricsEntry { measured, counted }
     }
 }
 
-impl Registered {
+impl MetricsEntry {
     /// What the client has measured, but not how it stands.
     pub(super) fn read(&self) -> Metrics {
         self.counted.read()
     }
 }
 
-impl Drop for Registered {
+impl Drop for MetricsEntry {
     fn drop(&mut self) {
         // A forked child must not touch what its parent had locked.
         if self.measured.process != process::id() {
@@ -121,7 +125,7 @@ impl Drop for Registered {
     }
 }
 
-impl Counted {
+impl ClientCounts {
     fn read(&self) -> Metrics {
         let measures = &self.counters.measures;
         let mut metrics = Metrics {
@@ -130,20 +134,22 @@ impl Counted {
             lost: measures.losses().collect(),
             ..Metrics::default()
         };
-        let push =
-            |all: &mut Vec<Durations>, group: Group, outcome, times: &measures::Histogram| {
-                let times = histogram(times);
-                if times.count() > 0 {
-                    all.push(Durations {
-                        group: group.name(),
-                        mode: group.mode(),
-                        outcome,
-                        times,
-                    });
-                }
-            };
+        let push = |all: &mut Vec<Durations>,
+                    group: Group,
+                    outcome,
+                    times: &measures::HistogramCounters| {
+            let times = histogram(times);
+            if times.count() > 0 {
+                all.push(Durations {
+                    group: group.name(),
+                    mode: group.mode(),
+                    outcome,
+                    times,
+                });
+            }
+        };
         for (group, of) in measures.groups() {
-            for (outcome, times) in Outcome::ALL.iter().zip(&of.acquires) {
+            for (outcome, times) in AcquireOutcome::ALL.iter().zip(&of.acquires) {
                 push(&mut metrics.acquires, group, outcome.as_str(), times);
             }
             push(&mut metrics.holds, group, "released", &of.released);
@@ -168,7 +174,7 @@ impl Counted {
     }
 }
 
-fn histogram(of: &measures::Histogram) -> Histogram {
+fn histogram(of: &measures::HistogramCounters) -> Histogram {
     let (counts, sum) = of.read();
     Histogram {
         bounds: BOUNDS.iter().copied().map(Duration::from_micros).collect(),
@@ -188,7 +194,7 @@ pub fn metrics_text() -> String {
 }
 
 fn of_process() -> Metrics {
-    let state = lock(&Measured::get().state);
+    let state = lock(&ProcessMeasures::get().state);
     let mut all = state.past.clone();
     let clients = state.clients.iter();
     let clients: Vec<_> = clients.map(|c| (c.read(), c.client.upgrade())).collect();
@@ -217,7 +223,7 @@ pub(super) fn counted(c: &Counters, links: &[Arc<dyn Link>], inbox: &Inbox) -> S
         renewals: get(&c.renewals),
         repairs: get(&c.repairs),
         releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
-        clock_steps: c.measures.nodes.iter().map(OfNode::clock_steps).sum(),
+        clock_steps: c.measures.nodes.iter().map(NodeMeasures::clock_steps).sum(),
         write_backs: get(&c.write_backs),
         passed_on: get(&c.passed_on),
         releases_dropped: links.iter().map(|l| l.dropped()).sum(),

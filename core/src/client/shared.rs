@@ -11,9 +11,9 @@ use once_cell::race::OnceBox;
 use tokio::runtime::Handle;
 
 use super::admission::{gate, target};
-use super::ends::Ends;
+use super::ends::EndWatch;
 use super::inner::Inner;
-use super::metrics::Registered;
+use super::metrics::MetricsEntry;
 use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::error::Error;
@@ -35,11 +35,11 @@ use crate::runtime::dispatch::Level;
 use crate::runtime::lasting::lasting;
 use crate::runtime::task::Io;
 use crate::runtime::timers::SystemClock;
-use crate::runtime::{Closing, Runtime};
+use crate::runtime::{Closeable, Runtime};
 use crate::token::{Rng, SystemRng};
 
 /// What clones of a client and its locks share.
-pub(crate) struct Shared {
+pub(crate) struct ClientCore {
     pub(crate) settings: Settings,
     /// How nodes keep lines for its locks.
     pub(crate) waits: Waits,
@@ -53,10 +53,10 @@ pub(crate) struct Shared {
     inner: OnceBox<Arc<Inner>>,
 }
 
-impl Shared {
+impl ClientCore {
     /// A client that has not started.
-    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls) -> Shared {
-        Shared {
+    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls) -> ClientCore {
+        ClientCore {
             waits: settings.waits(),
             settings,
             origin,
@@ -67,9 +67,9 @@ impl Shared {
     }
 
     /// A client that was made in another way, and runs.
-    pub(super) fn started_as(inner: Inner, waits: Waits) -> Shared {
+    pub(super) fn started_as(inner: Inner, waits: Waits) -> ClientCore {
         let settings = inner.settings.clone();
-        let mut shared = Shared::new(settings, Origin::Caller, Tls::default());
+        let mut shared = ClientCore::new(settings, Origin::Caller, Tls::default());
         shared.waits = waits;
         let _ = shared.inner.set(Box::new(Arc::new(inner)));
         shared
@@ -130,7 +130,7 @@ impl Shared {
             }
         };
         let driver = io.driver;
-        let ends = Arc::new(Ends::default());
+        let ends = Arc::new(EndWatch::default());
         let clock = SystemClock::new(io.clone(), ends.gone().clone());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
@@ -183,7 +183,7 @@ impl Shared {
             lasting(|| beats.clone().run(), its_clock, warn, what).await;
         }));
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
-            registered: Some(Registered::new(&set, &inbox, inner.clone())),
+            registered: Some(MetricsEntry::new(&set, &inbox, inner.clone())),
             set,
             settings,
             owners: Owners::default(),
@@ -205,7 +205,7 @@ impl Shared {
         // A client on the caller's runtime is closed where that ends, which it does before
         // the process exits, or not at all.
         if ours {
-            let client: Arc<dyn Closing> = inner.clone();
+            let client: Arc<dyn Closeable> = inner.clone();
             runtime.register(Arc::downgrade(&client));
         }
         Ok(inner)
@@ -226,7 +226,7 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ClientCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.settings.nodes.iter().map(|n| &n.shown).collect();
         f.debug_struct("Client").field("nodes", &nodes).finish()

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use once_cell::sync::OnceCell;
 
 use super::inner::Inner;
-use super::shared::Shared;
+use super::shared::ClientCore;
 use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::redis::tls::Tls;
@@ -61,7 +61,7 @@ impl ClientBuilder {
             registered: None,
         };
         Client {
-            shared: Arc::new(Shared::started_as(inner, waits)),
+            shared: Arc::new(ClientCore::started_as(inner, waits)),
         }
     }
 }

@@ -7,13 +7,13 @@ use super::builder::ClientBuilder;
 use crate::error::Error;
 use crate::given;
 
-type Set = fn(ClientBuilder, &str) -> Result<ClientBuilder, &'static str>;
+type VariableSetter = fn(ClientBuilder, &str) -> Result<ClientBuilder, &'static str>;
 
 /// Each option, its variable, and how that is read.
 macro_rules! variables {
     ($($option:ident $variable:literal $read:expr,)*) => {
         /// Beside the nodes: the option, its variable, and what sets it.
-        const ALL: &[(&str, &str, Set)] = &[$((stringify!($option), $variable, |to, said| {
+        const ALL: &[(&str, &str, VariableSetter)] = &[$((stringify!($option), $variable, |to, said| {
             Ok(to.$option($read(said)?))
         }),)*];
     };

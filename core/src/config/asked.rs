@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::{LockOptions, Times};
-use crate::protocol::asked::Asked;
+use crate::protocol::asked::LeaseOptions;
 
 impl LockOptions {
     /// What of the options is compared with other requests. `times` are theirs.
-    pub(crate) fn asked(&self, times: Times) -> Asked {
-        Asked {
+    pub(crate) fn asked(&self, times: Times) -> LeaseOptions {
+        LeaseOptions {
             // Made from core/options.toml: what a lock asks for.
             ttl: times.ttl,
             renew: self.renew,
@@ -22,7 +22,12 @@ impl LockOptions {
 
     /// What these options ask for that a lease which `has` something else does not have: each with
     /// both values. An option that is as the client has it was not given, and asks for nothing.
-    pub(crate) fn overruled(&self, times: Times, has: &Asked, client: &LockOptions) -> Vec<String> {
+    pub(crate) fn overruled(
+        &self,
+        times: Times,
+        has: &LeaseOptions,
+        client: &LockOptions,
+    ) -> Vec<String> {
         let asks = self.asked(times);
         let mut differ = Vec::new();
         // Made from core/options.toml: how it differs.

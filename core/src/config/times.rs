@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{MIN_TTL, defaults};
 
 /// The times that bound each other, as a user gave them; `None` where nothing was
-/// given, which then [follows](Given::settled) what was.
+/// given, which then [follows](ExplicitTimes::settled) what was.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct ExplicitTimes {
     pub(crate) ttl: Option<Duration>,
     /// `Some(None)`: no cap.
     pub(crate) max_hold: Option<Option<Duration>>,
@@ -25,7 +25,7 @@ pub(crate) struct Times {
     pub(crate) fence_ttl: Duration,
 }
 
-impl Given {
+impl ExplicitTimes {
     /// What was given, as it is but for whole milliseconds, and for the rest the
     /// default or the nearest value that goes with what was given. Only `max_ttl`
     /// follows nothing: it is a mark of the set, which all clients have alike, so
@@ -70,27 +70,27 @@ mod tests {
 
     #[test]
     fn what_was_not_given_follows_what_was() {
-        let none = Given::default();
+        let none = ExplicitTimes::default();
         // ttl, max_hold, max_ttl, fence_ttl, in seconds; 0: no cap.
         for (given, settled) in [
             (none, [10, 3600, 60, 600]),
-            (Given { ttl: s(20), ..none }, [20, 3600, 60, 600]),
+            (ExplicitTimes { ttl: s(20), ..none }, [20, 3600, 60, 600]),
             (
-                Given {
+                ExplicitTimes {
                     max_ttl: s(5),
                     ..none
                 },
                 [5, 3600, 5, 600],
             ),
             (
-                Given {
+                ExplicitTimes {
                     max_ttl: s(600),
                     ..none
                 },
                 [10, 3600, 600, 1200],
             ),
             (
-                Given {
+                ExplicitTimes {
                     ttl: s(4000),
                     max_ttl: s(4000),
                     ..none
@@ -98,14 +98,14 @@ mod tests {
                 [4000, 4000, 4000, 8000],
             ),
             (
-                Given {
+                ExplicitTimes {
                     max_hold: Some(s(5)),
                     ..none
                 },
                 [5, 5, 60, 600],
             ),
             (
-                Given {
+                ExplicitTimes {
                     max_hold: Some(s(5)),
                     max_ttl: s(3),
                     ..none
@@ -113,30 +113,30 @@ mod tests {
                 [3, 5, 3, 600],
             ),
             (
-                Given {
+                ExplicitTimes {
                     max_hold: Some(None),
                     ..none
                 },
                 [10, 0, 60, 600],
             ),
             (
-                Given {
+                ExplicitTimes {
                     fence_ttl: s(200),
                     ..none
                 },
                 [10, 3600, 60, 200],
             ),
             // A mark of the set bends to nothing, and contradictions stand.
-            (Given { ttl: s(90), ..none }, [90, 3600, 60, 600]),
+            (ExplicitTimes { ttl: s(90), ..none }, [90, 3600, 60, 600]),
             (
-                Given {
+                ExplicitTimes {
                     fence_ttl: s(60),
                     ..none
                 },
                 [10, 3600, 60, 60],
             ),
             (
-                Given {
+                ExplicitTimes {
                     ttl: s(20),
                     max_hold: Some(s(5)),
                     ..none
@@ -144,7 +144,7 @@ mod tests {
                 [20, 5, 60, 600],
             ),
             (
-                Given {
+                ExplicitTimes {
                     ttl: s(20),
                     max_ttl: s(5),
                     ..none

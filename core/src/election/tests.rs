@@ -41,10 +41,10 @@ fn work_is_not_begun_in_a_term_that_is_over() {
         begun.set(true);
         std::future::ready(())
     };
-    let at_work = AtWork::default();
+    let at_work = WorkThread::default();
     let mut leads = pin!(lead(&term, work, asked, &at_work));
     let ended = leads.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(matches!(ended, Poll::Ready(Ended::Lost)) && !begun.get());
+    assert!(matches!(ended, Poll::Ready(TermEnd::Lost)) && !begun.get());
 }
 
 type Work = Pin<Box<dyn Future<Output = Result<u32, Error>>>>;

@@ -2,9 +2,9 @@
 
 use super::Lease;
 use crate::error::{Error, shown};
-use crate::export::Exported;
+use crate::export::LeaseText;
 use crate::node::names::Naming;
-use crate::protocol::reentry::Left;
+use crate::protocol::reentry::HandleRelease;
 
 impl Lease {
     /// Ends the lease here without releasing the lock, and returns a text with which one other
@@ -89,15 +89,15 @@ impl Lease {
         let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
         // From here on no call enters the lease, gives it back, or passes it on.
         let _watched = match self.client.owners.leave_alone(&self.share) {
-            Left::Last(watched) => watched,
-            Left::Before => return Err(self.not_owner()),
-            Left::Others => return Err(self.entered_again()),
+            HandleRelease::Last(watched) => watched,
+            HandleRelease::Before => return Err(self.not_owner()),
+            HandleRelease::Others => return Err(self.entered_again()),
         };
         let Some(max_hold) = hold.export(lease) else {
             return Err(self.lost_error());
         };
         let settings = &self.client.settings;
-        let exported = Exported {
+        let exported = LeaseText {
             set_name: settings.set_name.to_string(),
             nodes: settings.nodes.len() as u64,
             queue: hold.keys().aux.queue().to_vec(),

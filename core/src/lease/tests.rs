@@ -236,7 +236,7 @@ fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
     assert!(hold.export(lease).is_none());
     assert!(!hold.share(lease));
     let ttl = hold.terms.timing.ttl;
-    assert!(matches!(wait(hold.extend(lease, ttl)), Extended::Lost));
+    assert!(matches!(wait(hold.extend(lease, ttl)), ExtendResult::Lost));
     assert!(second.is_held() && !second.is_shared());
     assert_eq!(second.loss(), None);
     for gone in [

@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lock;
-use crate::client::shared::Shared;
+use crate::client::shared::ClientCore;
 use crate::config::{Layout, MIN_TTL};
 use crate::error::{Error, ErrorKind, shown};
-use crate::export::Exported;
+use crate::export::LeaseText;
 use crate::foreign;
 use crate::lease::Lease;
 use crate::node::names::Naming;
-use crate::node::{Adopted, Keys};
+use crate::node::{Adoption, Keys};
 use crate::protocol::adopt;
 use crate::protocol::force::ban_for;
 
 impl Lock {
     /// The lock of an exported lease, with its terms.
-    pub(crate) fn of_export(client: Arc<Shared>, exported: &Exported) -> Result<Lock, Error> {
+    pub(crate) fn of_export(client: Arc<ClientCore>, exported: &LeaseText) -> Result<Lock, Error> {
         let settings = &client.settings;
         let set = (&*settings.set_name, settings.nodes.len() as u64);
         if set != (&exported.set_name, exported.nodes) {
@@ -42,7 +42,7 @@ impl Lock {
         options.keep = Duration::ZERO;
         // Late requests of the client that exported it do nothing, as those of a lease that is
         // forced out.
-        let adopted = Adopted {
+        let adopted = Adoption {
             value: exported.value.clone(),
             ban: ban_for(settings.max_ttl(), 2 * settings.node_timeout),
         };
@@ -80,7 +80,7 @@ impl Lock {
     }
 
     /// Goes on with the lease.
-    pub(crate) async fn adopt(&self, exported: &Exported) -> Result<Lease, Error> {
+    pub(crate) async fn adopt(&self, exported: &LeaseText) -> Result<Lease, Error> {
         let client = self.client.running()?;
         let _call = client.set.counters.call();
         client.check()?;

@@ -1,6 +1,6 @@
 //! The keys of a lock on the nodes, which follow from its name and its options.
 
-use crate::client::shared::Shared;
+use crate::client::shared::ClientCore;
 use crate::config::{Layout, LockOptions};
 use crate::error::Error;
 use crate::given;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The keys of the lock of that name.
 pub(super) fn keys(
-    client: &Shared,
+    client: &ClientCore,
     name: &[u8],
     options: &LockOptions,
 ) -> Result<Arc<Keys>, Error> {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::node::names::Naming;
 use crate::node::{Field, Keys};
 use crate::owner::Owner;
-use crate::protocol::claim::Terms;
+use crate::protocol::claim::LockParams;
 use crate::protocol::group::Group;
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ impl Lock {
     }
 
     /// What is asked of the nodes.
-    pub(super) fn terms(&self, client: &Inner) -> Result<Terms, Error> {
+    pub(super) fn terms(&self, client: &Inner) -> Result<LockParams, Error> {
         let times = self.times();
-        Ok(Terms {
+        Ok(LockParams {
             keys: self.asked_for(client)?,
             label: match self.options.naming() {
                 Naming::Tagged => {

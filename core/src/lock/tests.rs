@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::thread;
 
 use super::*;
-use crate::export::Exported;
+use crate::export::LeaseText;
 use crate::{Client, Layout, blocking};
 
 fn kind(outcome: Result<Lease, Error>) -> Option<ErrorKind> {
@@ -101,7 +101,7 @@ fn what_is_adopted_is_banned_for_as_long_as_any_vote_of_it_may_stand() {
     let client = client.max_ttl(most).build().unwrap();
     let lock = client.lock("a").ttl(most / 9);
     let lease = blocking::wait(lock.acquire()).unwrap();
-    let exported = Exported::parse(&blocking::wait(lease.export()).unwrap()).unwrap();
+    let exported = LeaseText::parse(&blocking::wait(lease.export()).unwrap()).unwrap();
     let adopts = Lock::of_export(lock.client.clone(), &exported).unwrap();
     let adopts = adopts.keys.unwrap().adopts.clone().unwrap();
     // It may have been extended beyond its ttl.

@@ -7,11 +7,11 @@ use crate::event::{LogEvent, event};
 use crate::lease::Lease;
 use crate::node::{Keys, Mode};
 use crate::owner::Owner;
-use crate::protocol::acquire::{self, Acquired, Wait};
-use crate::protocol::claim::Terms;
+use crate::protocol::acquire::{self, AcquireResult, Wait};
+use crate::protocol::claim::LockParams;
 use crate::protocol::loss::LossReason;
-use crate::protocol::reentry::{Held, Share};
-use crate::protocol::timed::Timed;
+use crate::protocol::reentry::{LeaseHandle, SharedLease};
+use crate::protocol::timed::CallTimer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,12 +36,12 @@ struct Reentry<'a> {
 
 impl Lock {
     /// Measures one call.
-    pub(crate) fn timed(&self) -> Result<Timed<'_>, Error> {
+    pub(crate) fn timed(&self) -> Result<CallTimer<'_>, Error> {
         let group = self.measured_group()?;
         let set = &self.client.running()?.set;
         // A candidate waits for as long as another leads, which is no news to its user.
         let waits = !self.options.election;
-        Ok(Timed::begin(set, group, &self.name, waits))
+        Ok(CallTimer::begin(set, group, &self.name, waits))
     }
 
     /// Wins, as a part of a call that is measured as a whole.
@@ -112,7 +112,7 @@ impl Lock {
     async fn win_once(
         &self,
         client: &Arc<Inner>,
-        terms: &Terms,
+        terms: &LockParams,
         wait: Option<Duration>,
     ) -> Result<Win, Error> {
         let keys = &terms.keys;
@@ -133,9 +133,9 @@ impl Lock {
             max_waiters: self.options.max_waiters,
         };
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
-            Acquired::Hold(hold) => (hold.clone(), client.watchdog.watch(hold)),
-            Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Reentered(share) => return self.reentered(client, share?),
+            AcquireResult::Won(hold) => (hold.clone(), client.watchdog.watch(hold)),
+            AcquireResult::Given(hold, watched) => (hold, watched),
+            AcquireResult::Reentered(share) => return self.reentered(client, share?),
         };
         // The close of a client releases what is watched over by then, and no later lease.
         if let Err(closed) = client.check() {
@@ -156,7 +156,7 @@ impl Lock {
         })
     }
 
-    fn reentered(&self, client: &Arc<Inner>, share: Share) -> Result<Win, Error> {
+    fn reentered(&self, client: &Arc<Inner>, share: LeaseHandle) -> Result<Win, Error> {
         let overruled = self.overruled(client, &share.held);
         let lease = self.lease(client, share);
         if !lease.is_held() {
@@ -173,7 +173,7 @@ impl Lock {
 
     /// What the lock was given and a lease that it enters does not have, reported once for each
     /// lease. What is the client's own was not given.
-    fn overruled(&self, client: &Inner, held: &Held) -> Option<LogEvent> {
+    fn overruled(&self, client: &Inner, held: &SharedLease) -> Option<LogEvent> {
         let (has, usual) = (&held.hold.terms.asked, &client.settings.lock);
         let differ = self.options.overruled(self.times(), has, usual);
         if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
@@ -189,7 +189,7 @@ impl Lock {
     }
 
     /// The thread that asks has the lock, or had it and has not given it back.
-    fn held_by_the_thread_itself(&self, held: &Held) -> Error {
+    fn held_by_the_thread_itself(&self, held: &SharedLease) -> Error {
         if let Some(reason) = held.hold.loss(held.lease) {
             return self.lost_before(reason);
         }
@@ -221,7 +221,7 @@ impl Lock {
         Error::new(ErrorKind::WouldDeadlock, message).about(&self.name, None)
     }
 
-    pub(super) fn lease(&self, client: &Arc<Inner>, share: Share) -> Lease {
+    pub(super) fn lease(&self, client: &Arc<Inner>, share: LeaseHandle) -> Lease {
         Lease::new(
             client.clone(),
             share,
@@ -233,7 +233,7 @@ impl Lock {
 }
 
 impl Reentry<'_> {
-    fn look(&mut self) -> Option<Result<Share, Error>> {
+    fn look(&mut self) -> Option<Result<LeaseHandle, Error>> {
         self.looks = self.looks.saturating_add(1);
         // The call has looked for itself before the first time.
         if self.looks > 1
@@ -254,7 +254,7 @@ impl Reentry<'_> {
         self.enter(owner?)
     }
 
-    fn enter(&self, owner: &Owner) -> Option<Result<Share, Error>> {
+    fn enter(&self, owner: &Owner) -> Option<Result<LeaseHandle, Error>> {
         let (lock, keys, owners) = (self.lock, self.keys, &self.client.owners);
         let held = owners.mode_of(keys.id(), owner)?;
         let upgrades = (held, keys.mode) == (Mode::Shared, Mode::Exclusive);

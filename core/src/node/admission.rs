@@ -47,13 +47,13 @@ pub use info::{Info, Newness, may_have_voted};
 pub use record::Record;
 pub(crate) use record::beginning;
 pub use roster::Roster;
-pub(crate) use server::Server;
+pub(crate) use server::ServerFacts;
 pub use steps::StepWatch;
 pub use survey::Survey;
 
 /// What a client expects of every node of its set.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct Expectation {
     /// The set's name.
     pub set_name: String,
     /// How many nodes it has.
@@ -73,7 +73,7 @@ pub struct Expected {
 /// stopped, and 6 s for one that ran.
 pub const GRACE: Duration = Duration::from_secs(15);
 
-impl Expected {
+impl Expectation {
     /// A set of that name, of this many nodes, where no vote is asked for longer
     /// than `max_ttl`. `drift` bounds the difference of clock rates.
     pub fn new(
@@ -82,9 +82,9 @@ impl Expected {
         max_ttl: Duration,
         drift: f64,
         guard: bool,
-    ) -> Expected {
+    ) -> Expectation {
         let allowance = drift_allowance(max_ttl, drift);
-        Expected {
+        Expectation {
             set_name: set_name.to_owned(),
             nodes,
             max_ttl: max_ttl.as_millis() as u64,
@@ -97,8 +97,8 @@ impl Expected {
     /// The same expectations where replicas take the places of masters that fail. A promoted
     /// replica has what was replicated, so it is never wholly new; and its quarantine begins when a
     /// client meets it, so it outlasts the votes of the replaced master, too.
-    pub fn failing_over(self) -> Expected {
-        Expected {
+    pub fn failing_over(self) -> Expectation {
+        Expectation {
             declares: false,
             quarantine: self.quarantine + GRACE,
             ..self
@@ -144,7 +144,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// What is expected of every node.
-    pub(crate) fn expected(&self) -> &Expected {
+    pub(crate) fn expected(&self) -> &Expectation {
         self.survey.expected()
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     fn a_quarantine_outlasts_every_vote_at_whatever_rate() {
         for (max_ttl, drift) in [(60_000, 0.01), (10, 0.001), (2_000, 0.5)] {
             let max_ttl = Duration::from_millis(max_ttl);
-            let expected = Expected::new("s", 3, max_ttl, drift, true);
+            let expected = Expectation::new("s", 3, max_ttl, drift, true);
             let least = max_ttl.mul_f64(1.0 + drift) + Duration::from_millis(2);
             assert!(expected.quarantine >= least, "{:?}", expected.quarantine);
             let failing_over = expected.clone().failing_over();

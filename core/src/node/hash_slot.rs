@@ -2,7 +2,7 @@
 //! "Key distribution model"), and a short tag of each, for keys that are to be in one.
 
 use crate::node::names::hash_tag;
-use crate::process::Made;
+use crate::process::LazyValue;
 
 /// How many hash slots a cluster has.
 pub(crate) const SLOTS: usize = 16_384;
@@ -46,7 +46,7 @@ pub(crate) fn tag(slot: u16) -> String {
     TAGS[usize::from(slot) % SLOTS].to_string()
 }
 
-static TAGS: Made<Box<[u32]>> = Made::new(|| {
+static TAGS: LazyValue<Box<[u32]>> = LazyValue::new(|| {
     let mut tags = vec![u32::MAX; SLOTS];
     let (mut left, mut number) = (SLOTS, 0);
     while left > 0 {

@@ -24,14 +24,14 @@ pub struct Keys {
     /// The lease of another client that this one takes over: an [`Op::Acquire`] replaces the vote
     /// of that lease by the request's value, and takes no other vote. Anything else under the key
     /// is [not ours](Reply::NotMine).
-    pub adopts: Option<Box<Adopted>>,
+    pub adopts: Option<Box<Adoption>>,
     /// The owner, of a lock in Redisson's layout: see [`Field`].
     pub field: Option<Field>,
 }
 
 /// A lease of another client that is taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Adopted {
+pub struct Adoption {
     /// The value of the lease, whose vote is taken over.
     pub value: Value,
     /// For how long the node bans that value from then on, whether it stands there or not: a

@@ -60,11 +60,11 @@ pub struct MemoryNode {
     /// The readers that share a lock, by the keys of the sets.
     readers: BTreeMap<Arc<[u8]>, Readers>,
     /// The locks in Redisson's layout that are held.
-    hashes: BTreeMap<Arc<[u8]>, redisson::Hashed>,
+    hashes: BTreeMap<Arc<[u8]>, redisson::RedissonLock>,
     /// The tokens that those locks' counts belong to, by the keys of the tokens.
     tokens: BTreeMap<Arc<[u8]>, redisson::Tokens>,
     /// The waiters that are notified when such a lock is free.
-    listening: redisson::Listening,
+    listening: redisson::ReleaseListeners,
     /// Which values were forced out.
     bans: bans::Bans,
     listeners: InboxListeners,

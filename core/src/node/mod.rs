@@ -19,10 +19,10 @@ pub mod time;
 mod value;
 
 pub use fault::{Cause, Fault, FaultKind, ServerState};
-pub use keys::{Adopted, AuxKeys, Field, Hint, Keys, LockId, Mode, Waiter, Waits};
+pub use keys::{Adoption, AuxKeys, Field, Hint, Keys, LockId, Mode, Waiter, Waits};
 pub use link::{Link, RequestContext, Sink, Subscriber};
 pub use nodes::Nodes;
-pub use reply::{QueueInfo, Reply, SHARERS, Seen, Standing, TOLD};
+pub use reply::{LockState, QueueInfo, Reply, SHARERS, Standing, TOLD};
 pub use request::{AfterRelease, Op, Repair, Request};
 pub use server::{Memory, Server};
 pub use value::Value;

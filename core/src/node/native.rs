@@ -17,7 +17,7 @@ pub const FURTHEST: u64 = 10_000_000;
 
 /// What a node answered to the commands of a native acquire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Voted {
+pub struct NativeReplies {
     /// The value was stored.
     pub stored: bool,
     /// The candidate was beyond what the counter had, and is stored there.
@@ -72,7 +72,7 @@ pub fn key_end_of(asked: Instant, (time, at): (u64, Instant), ttl: Duration) -> 
 
 /// The outcome of a native acquire with these answers. A refused acquire, or a plain one without a
 /// trailer, needs no trailer.
-pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Outcome {
+pub fn outcome(request: &Request, voted: NativeReplies, trailer: Option<Trailer>) -> Outcome {
     let Op::Acquire { ttl, candidate, .. } = request.op else {
         return Outcome::Reply(Reply::Released { held: voted.stored });
     };
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    const VOTED: Voted = Voted {
+    const VOTED: NativeReplies = NativeReplies {
         stored: true,
         counted: true,
     };
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_a_candidate_that_the_node_has_counted_and_bounds() {
-        let uncounted = Voted {
+        let uncounted = NativeReplies {
             counted: false,
             ..VOTED
         };
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn what_needs_no_trailer() {
         let taken = Outcome::Reply(Reply::Taken);
-        assert_eq!(outcome(&request(7), Voted::default(), None), taken);
+        assert_eq!(outcome(&request(7), NativeReplies::default(), None), taken);
         let plain = Outcome::Reply(Reply::Granted {
             fence: 0,
             lasts: None,

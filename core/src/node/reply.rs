@@ -76,7 +76,7 @@ pub enum Reply {
         slot: u32,
     },
     /// Inspect: what is there.
-    Seen(Box<Seen>),
+    Seen(Box<LockState>),
     /// Reserve: whether it was.
     Reserved {
         /// The reservation was made: no holder has the lock for itself, and it was not reserved for
@@ -96,7 +96,7 @@ pub const SHARERS: usize = 16;
 
 /// What a node has of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct LockState {
     /// What stands under the lock's key.
     pub standing: Standing,
     /// How long that will last unless it is renewed; `None`: it has no end. Zero where

@@ -13,10 +13,10 @@ use crate::config::defaults;
 use crate::event::LogEvent;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
-use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::admission::{Expectation, Gate, Roster, Survey};
 use crate::node::cluster::ClusterLink;
 use crate::node::redis::connect::{Location, Target};
-use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
+use crate::node::redis::dial::{Dial, Stream, StreamFuture, unreachable};
 use crate::node::redis::{RedisLink, Worker};
 use crate::node::{Link, names};
 use crate::token::Rng;
@@ -27,15 +27,15 @@ pub use crate::node::redis::dial::Bytes;
 pub const SENTINEL: &str = "sentinel";
 
 /// A stream, once it is there.
-pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
+pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
 /// The task of a link, which has to be spawned.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type LinkTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What dials for one link.
-struct Simulated(Box<dyn Fn(&str) -> Dialled + Send + Sync>);
+struct SimulatedDial(Box<dyn Fn(&str) -> DialFuture + Send + Sync>);
 
-impl Dial for Simulated {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+impl Dial for SimulatedDial {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         let dialled = (self.0)(&shown(endpoint));
         Box::pin(async move {
             let stream = dialled.await.map_err(|e| unreachable(&e))?;
@@ -62,7 +62,7 @@ impl Door {
     /// to differ by `drift`, and listens on `inbox`. A request may take `node_timeout`, and
     /// this many replicas must have a vote before it counts. Logs go nowhere.
     pub fn new(
-        expected: Expected,
+        expected: Expectation,
         nodes: Vec<Arc<str>>,
         namespace: &str,
         inbox: Arc<[u8]>,
@@ -121,8 +121,8 @@ impl Door {
         node: usize,
         (password, db): (Option<&str>, i64),
         fails_over: Option<&str>,
-        dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
-    ) -> (Arc<dyn Link>, Task) {
+        dial: impl Fn(&str) -> DialFuture + Send + Sync + 'static,
+    ) -> (Arc<dyn Link>, LinkTask) {
         let at = |host: &str| Endpoint::Tcp {
             host: host.into(),
             port: 6379,
@@ -148,7 +148,7 @@ impl Door {
                 origin: Origin::Caller,
                 shown: self.names[node].clone(),
             },
-            dial: Arc::new(Simulated(Box::new(dial))),
+            dial: Arc::new(SimulatedDial(Box::new(dial))),
             node,
             gate: self.gate.clone(),
             located: Location::default(),
@@ -164,9 +164,9 @@ impl Door {
         &self,
         node: usize,
         seeds: &[&str],
-        dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
-        spawn: impl Fn(Task) + Send + Sync + 'static,
-    ) -> (Arc<dyn Link>, Task) {
+        dial: impl Fn(&str) -> DialFuture + Send + Sync + 'static,
+        spawn: impl Fn(LinkTask) + Send + Sync + 'static,
+    ) -> (Arc<dyn Link>, LinkTask) {
         let at = |host: &&str| Endpoint::Tcp {
             host: (*host).to_owned(),
             port: 6379,
@@ -184,7 +184,7 @@ impl Door {
                 origin: Origin::Caller,
                 shown: self.names[node].clone(),
             },
-            dial: Arc::new(Simulated(Box::new(dial))),
+            dial: Arc::new(SimulatedDial(Box::new(dial))),
             node,
             gate: self.gate.clone(),
             located: Location::default(),
@@ -193,7 +193,7 @@ impl Door {
         let lasting = self.lasting;
         let spawn = move |worker| spawn(task_of(worker, lasting));
         let link = ClusterLink::new(target, None, Box::new(spawn));
-        let task: Task = if lasting {
+        let task: LinkTask = if lasting {
             Box::pin(link.last())
         } else {
             Box::pin(link.run())
@@ -202,7 +202,7 @@ impl Door {
     }
 }
 
-fn task_of(worker: Worker, lasting: bool) -> Task {
+fn task_of(worker: Worker, lasting: bool) -> LinkTask {
     if lasting {
         Box::pin(worker.last())
     } else {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::node::redis::pushes::Push;
-use crate::node::redis::wire::{Incoming, Input};
+use crate::node::redis::wire::{Input, ServerMessage};
 use crate::node::{Hint, Link};
 
 /// What came, as a connection tells it apart.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Came {
+pub enum PushKind {
     /// The answer to a request.
     Reply,
     /// A message for a waiter.
@@ -23,12 +23,12 @@ pub enum Came {
 
 /// A connection's input, for a client whose inbox is `channel`.
 #[allow(missing_debug_implementations)]
-pub struct Stream(Input);
+pub struct PushStream(Input);
 
-impl Stream {
+impl PushStream {
     /// Nothing has arrived so far.
-    pub fn new(channel: &[u8]) -> Stream {
-        Stream(Input::new(channel.into()))
+    pub fn new(channel: &[u8]) -> PushStream {
+        PushStream(Input::new(channel.into()))
     }
 
     /// Takes what has arrived; adds what is whole to `came`.
@@ -36,14 +36,14 @@ impl Stream {
     /// # Errors
     ///
     /// What no server sends: the connection is given up.
-    pub fn take(&mut self, bytes: &[u8], came: &mut Vec<Came>) -> io::Result<()> {
+    pub fn take(&mut self, bytes: &[u8], came: &mut Vec<PushKind>) -> io::Result<()> {
         self.0.add(bytes);
         while let Some(next) = self.0.next()? {
             came.push(match next {
-                Incoming::Reply(_) => Came::Reply,
-                Incoming::Push(Push::Message(call)) => Came::Message(call),
-                Incoming::Push(Push::Subscribed) => Came::Subscribed,
-                Incoming::Push(Push::Stray | Push::Listens) => Came::Stray,
+                ServerMessage::Reply(_) => PushKind::Reply,
+                ServerMessage::Push(Push::Message(call)) => PushKind::Message(call),
+                ServerMessage::Push(Push::Subscribed) => PushKind::Subscribed,
+                ServerMessage::Push(Push::Stray | Push::Listens) => PushKind::Stray,
             });
         }
         Ok(())

@@ -14,11 +14,11 @@ use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::node::Nodes;
 use crate::protocol::acquire::Attempt;
-use crate::protocol::acquire::failed::Waited;
+use crate::protocol::acquire::failed::WaitKind;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
-use crate::protocol::claim::{Path, Terms};
-use crate::protocol::hold::Hold;
+use crate::protocol::claim::{LockParams, Path};
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
@@ -38,12 +38,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Dropping the future gives back what was taken over.
 pub(crate) async fn adopt(
     set: &Arc<Set>,
-    terms: &Terms,
+    terms: &LockParams,
     name: &[u8],
     deadline: Instant,
-) -> Result<Arc<Hold>, Error> {
+) -> Result<Arc<ClaimCell>, Error> {
     let now = set.clock.now();
-    let mut attempt = Attempt(Some(Hold::new(set, terms, 1, None, None, now)));
+    let mut attempt = Attempt(Some(ClaimCell::new(set, terms, 1, None, None, now)));
     let hold = attempt.0.clone().expect("it is there");
     let all = Nodes::all(set.links.len());
     hold.open(all, Nodes::NONE, Path::Script, now);
@@ -72,7 +72,7 @@ pub(crate) async fn adopt(
             return Err(ended(name));
         }
         if said.misconfigured {
-            return Err(said.to_error(set, name, Waited::Not));
+            return Err(said.to_error(set, name, WaitKind::Not));
         }
         if hold.is_answered() {
             again = again.min(now + PAUSE);
@@ -81,7 +81,7 @@ pub(crate) async fn adopt(
 }
 
 /// Waits for more to know; false at that time.
-async fn progress(set: &Set, hold: &Hold, seen: &mut u64, deadline: Instant) -> bool {
+async fn progress(set: &Set, hold: &ClaimCell, seen: &mut u64, deadline: Instant) -> bool {
     let mut timer = set.clock.sleep_until(deadline);
     poll_fn(|cx| match hold.poll_progress(seen, cx) {
         Poll::Ready(()) => Poll::Ready(true),

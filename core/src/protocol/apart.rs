@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1024;
 
 /// What is known of a node as to one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Health {
+pub(crate) struct LockHealth {
     /// It did not answer lately: out until this moment.
     pub(crate) silent_until: Instant,
     /// It could not vote lately: out until this moment.
@@ -25,8 +25,8 @@ pub(crate) struct Health {
     pub(crate) late: bool,
 }
 
-impl Health {
-    const GOOD: Health = Health {
+impl LockHealth {
+    const GOOD: LockHealth = LockHealth {
         silent_until: Instant::NEVER,
         shut_until: Instant::NEVER,
         late: false,
@@ -38,25 +38,25 @@ impl Health {
 }
 
 /// For each node of the set.
-type ByNode = Box<[Health]>;
+type NodeHealths = Box<[LockHealth]>;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
+pub(crate) struct HealthByLock {
     /// How many locks there are, for nearly always there are none.
     count: AtomicUsize,
     /// By the lock's key.
-    locks: Mutex<HashMap<Arc<[u8]>, ByNode>>,
+    locks: Mutex<HashMap<Arc<[u8]>, NodeHealths>>,
 }
 
-impl Apart {
+impl HealthByLock {
     /// What is known of that node as to the lock of that key.
-    pub(crate) fn of(&self, key: &[u8], node: usize) -> Health {
+    pub(crate) fn of(&self, key: &[u8], node: usize) -> LockHealth {
         if self.count.load(Ordering::Relaxed) == 0 {
-            return Health::GOOD;
+            return LockHealth::GOOD;
         }
         let locks = lock(&self.locks);
-        locks.get(key).map_or(Health::GOOD, |nodes| nodes[node])
+        locks.get(key).map_or(LockHealth::GOOD, |nodes| nodes[node])
     }
 
     /// Notes what is known of this node, of so many nodes. False where there is no room for another
@@ -66,18 +66,18 @@ impl Apart {
         key: &Arc<[u8]>,
         (node, nodes): (usize, usize),
         now: Instant,
-        note: impl FnOnce(&mut Health),
+        note: impl FnOnce(&mut LockHealth),
     ) -> bool {
         let mut locks = lock(&self.locks);
         if locks.len() >= REMEMBERED && !locks.contains_key(key) {
-            let is_out = |health: &Health| now < health.out_until();
+            let is_out = |health: &LockHealth| now < health.out_until();
             locks.retain(|_, nodes| nodes.iter().any(is_out));
         }
         let full = locks.len() >= REMEMBERED;
         let noted = match locks.entry(key.clone()) {
             Entry::Vacant(_) if full => false,
             entry => {
-                let known = entry.or_insert_with(|| vec![Health::GOOD; nodes].into());
+                let known = entry.or_insert_with(|| vec![LockHealth::GOOD; nodes].into());
                 note(&mut known[node]);
                 true
             }
@@ -87,7 +87,7 @@ impl Apart {
     }
 
     /// Notes what is better by now, where anything was known.
-    pub(crate) fn mend(&self, key: &[u8], node: usize, mend: impl FnOnce(&mut Health)) {
+    pub(crate) fn mend(&self, key: &[u8], node: usize, mend: impl FnOnce(&mut LockHealth)) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -96,7 +96,7 @@ impl Apart {
             return;
         };
         mend(&mut known[node]);
-        if known.iter().all(|health| *health == Health::GOOD) {
+        if known.iter().all(|health| *health == LockHealth::GOOD) {
             locks.remove(key);
             self.count.store(locks.len(), Ordering::Relaxed);
         }

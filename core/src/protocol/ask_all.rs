@@ -11,17 +11,17 @@ use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;
 
 /// The answers on their way.
-struct Answers {
+struct AskAllReplies {
     set: Arc<Set>,
-    state: Mutex<State>,
+    state: Mutex<AskAllState>,
 }
 
-struct State {
+struct AskAllState {
     said: Vec<Option<Reply>>,
     wakers: Wakers,
 }
 
-impl Sink for Answers {
+impl Sink for AskAllReplies {
     fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         if let Some(time) = time {
             self.set.observe(ticket, self.set.clock.now(), time);
@@ -55,11 +55,11 @@ pub(crate) fn ask_all(
 ) -> impl Future<Output = Vec<Reply>> + use<> {
     let now = set.clock.now();
     let deadline = now + node_timeout;
-    let state = State {
+    let state = AskAllState {
         said: set.links.iter().map(|_| None).collect(),
         wakers: Wakers::default(),
     };
-    let answers = Arc::new(Answers {
+    let answers = Arc::new(AskAllReplies {
         set: set.clone(),
         state: Mutex::new(state),
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// What a lease was asked for with: of the options those that are `compared` where another
 /// request meets the lease.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct LeaseOptions {
     // Made from core/options.toml: what is compared.
     /// Auto-release time on the nodes: how long the lock outlives a crashed holder.
     pub ttl: Duration,

@@ -30,9 +30,9 @@ pub struct Counters {
 }
 
 /// A call under way that may leave something on the nodes, until it is dropped.
-pub(crate) struct Call<'a>(&'a Counters);
+pub(crate) struct CallCount<'a>(&'a Counters);
 
-impl Drop for Call<'_> {
+impl Drop for CallCount<'_> {
     fn drop(&mut self) {
         self.0.one_less(&self.0.calls);
     }
@@ -68,9 +68,9 @@ impl Counters {
 
     /// Counts a call. A client that closes waits for the calls that were counted before they saw it
     /// open.
-    pub(crate) fn call(&self) -> Call<'_> {
+    pub(crate) fn call(&self) -> CallCount<'_> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        Call(self)
+        CallCount(self)
     }
 
     /// A release has been acknowledged, or given up.

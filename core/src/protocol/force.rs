@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Value};
+use crate::node::{AfterRelease, Fault, Keys, LockState, Op, Reply, Request, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
-use crate::protocol::inspect::{Finding, Said, finding};
+use crate::protocol::inspect::{InspectReply, LockFinding, finding};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
 /// A value that has to go.
-pub(crate) struct Target {
+pub(crate) struct BannedValue {
     pub(crate) value: Value,
     /// For how long it is banned.
     pub(crate) ban: Duration,
@@ -21,14 +21,14 @@ pub(crate) struct Target {
 }
 
 /// What became of one value: of each node whether it stood there, or why it did not say.
-pub(crate) type Freed = Vec<Result<bool, Fault>>;
+pub(crate) type ForceReplies = Vec<Result<bool, Fault>>;
 
 /// The values that have to go, so that the lock is free of any holder: the holder's, where a quorum
 /// has it; else each that was seen, for it may be that of a holder whose other votes are lost, or
 /// out of sight; of holders that share it each node names some. What is of another type than a
 /// string has none.
-pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
-    if let Finding::Held(value, _) | Finding::Kept(value, _) = finding(said)
+pub(crate) fn targets(said: &[InspectReply]) -> Vec<Value> {
+    if let LockFinding::Held(value, _) | LockFinding::Kept(value, _) = finding(said)
         && !said
             .iter()
             .flatten()
@@ -52,9 +52,14 @@ pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
 
 /// For how long a value is banned: as long as its holder may count on a vote, on whatever
 /// node, which it got before or gets by a request that is on its way.
-pub(crate) fn ban(said: &[Said], value: &Value, max_ttl: Duration, late: Duration) -> Duration {
+pub(crate) fn ban(
+    said: &[InspectReply],
+    value: &Value,
+    max_ttl: Duration,
+    late: Duration,
+) -> Duration {
     let theirs = said.iter().flatten();
-    let is_theirs = |seen: &&Seen| {
+    let is_theirs = |seen: &&LockState| {
         let seen = seen.value.as_ref();
         seen.is_some_and(|seen| seen.is_of_one_lease_with(value))
     };
@@ -87,10 +92,10 @@ const DRIFT: f64 = 0.1;
 pub(crate) async fn force_out(
     set: &Arc<Set>,
     keys: &Arc<Keys>,
-    targets: &[Target],
+    targets: &[BannedValue],
     node_timeout: Duration,
-) -> Vec<Freed> {
-    let ask = |target: &Target| {
+) -> Vec<ForceReplies> {
+    let ask = |target: &BannedValue| {
         let request = Request {
             op: Op::Release,
             native: false,
@@ -107,7 +112,7 @@ pub(crate) async fn force_out(
         other => Err(no_answer(other)),
     };
     let asked: Vec<_> = targets.iter().map(ask).collect();
-    let mut done: Vec<Freed> = Vec::new();
+    let mut done: Vec<ForceReplies> = Vec::new();
     for replies in asked {
         done.push(replies.await.into_iter().map(freed).collect());
     }
@@ -138,7 +143,7 @@ pub(crate) fn late(node_timeout: Duration) -> Duration {
 
 /// Whether a quorum may still have the vote, or have it again, where too few have answered that it
 /// stood there.
-fn may_come_back(freed: &Freed) -> bool {
+fn may_come_back(freed: &ForceReplies) -> bool {
     let answered = freed.iter().flatten().count();
     let gone = freed.iter().flatten().filter(|held| **held).count();
     let quorum = quorum(freed.len());

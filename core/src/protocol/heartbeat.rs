@@ -34,11 +34,11 @@ pub(crate) struct Heartbeat {
     set: Arc<Set>,
     node_timeout: Duration,
     read_until: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<HeartbeatState>,
 }
 
 #[derive(Default)]
-struct State {
+struct HeartbeatState {
     runner: Wakers,
     /// It waits for a reader.
     asleep: bool,
@@ -71,7 +71,7 @@ impl Heartbeat {
         });
     }
 
-    fn rouse(&self, change: impl FnOnce(&mut State) -> bool) {
+    fn rouse(&self, change: impl FnOnce(&mut HeartbeatState) -> bool) {
         let mut state = lock(&self.state);
         let wakers = if change(&mut state) {
             state.runner.take()

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::node::{AfterRelease, Fault, Keys, Op, Reply, Request, Seen, Standing, Value};
+use crate::node::{AfterRelease, Fault, Keys, LockState, Op, Reply, Request, Standing, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::quorum::quorum;
 use crate::protocol::set::Set;
 
 /// What a node said: what it has, or why it did not say.
-pub(crate) type Said = Result<Seen, Fault>;
+pub(crate) type InspectReply = Result<LockState, Fault>;
 
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum LockFinding {
     /// A quorum has this vote, of this many nodes; or this many have readers, of which this is one.
     Held(Value, usize),
     /// A quorum keeps the lock for this token, which was released.
@@ -29,11 +29,11 @@ pub(crate) enum Finding {
 
 /// What these nodes have come to. A node that is in quarantine and has nothing may have had
 /// something.
-pub(crate) fn finding(said: &[Said]) -> Finding {
+pub(crate) fn finding(said: &[InspectReply]) -> LockFinding {
     let quorum = quorum(said.len());
     let seen = || said.iter().flatten();
     let votes = |standing: Standing, value: &Value| {
-        let same = |seen: &&Seen| {
+        let same = |seen: &&LockState| {
             let theirs = seen.value.as_ref();
             seen.standing == standing && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
         };
@@ -44,8 +44,8 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
         let votes = votes(seen.standing, value);
         if votes >= quorum {
             return match seen.standing {
-                Standing::Kept => Finding::Kept(value.clone(), votes),
-                _ => Finding::Held(value.clone(), votes),
+                Standing::Kept => LockFinding::Kept(value.clone(), votes),
+                _ => LockFinding::Held(value.clone(), votes),
             };
         }
     }
@@ -54,18 +54,18 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
     let readers = shared().filter_map(|seen| seen.value.as_ref());
     let reader = readers.max_by_key(|value| votes(Standing::Shared, value));
     if let Some(reader) = reader.filter(|_| shared().count() >= quorum) {
-        return Finding::Held(reader.clone(), shared().count());
+        return LockFinding::Held(reader.clone(), shared().count());
     }
-    let is_free = |seen: &&Seen| matches!(seen.standing, Standing::Free | Standing::Reserved);
-    let sure = |seen: &&Seen| seen.quarantine.is_zero();
-    let unsure = |seen: &&Seen| is_free(seen) && !sure(seen);
+    let is_free = |seen: &&LockState| matches!(seen.standing, Standing::Free | Standing::Reserved);
+    let sure = |seen: &&LockState| seen.quarantine.is_zero();
+    let unsure = |seen: &&LockState| is_free(seen) && !sure(seen);
     if seen().filter(is_free).filter(sure).count() >= quorum {
-        return Finding::Free;
+        return LockFinding::Free;
     }
     if seen().count() - seen().filter(unsure).count() >= quorum {
-        Finding::Split
+        LockFinding::Split
     } else {
-        Finding::Unknown
+        LockFinding::Unknown
     }
 }
 
@@ -75,7 +75,11 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
 /// # Cancel safety
 ///
 /// Nothing is changed by it, so nothing is left behind.
-pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Duration) -> Vec<Said> {
+pub(crate) async fn inspect(
+    set: &Arc<Set>,
+    keys: &Arc<Keys>,
+    node_timeout: Duration,
+) -> Vec<InspectReply> {
     let before = set.met().await;
     let said = ask_all(set, &request(keys), node_timeout).await;
     if too_few(&said) && set.meets_again(&before).await {
@@ -89,7 +93,7 @@ pub(crate) async fn inspect_each(
     set: &Arc<Set>,
     keys: &[Arc<Keys>],
     node_timeout: Duration,
-) -> Vec<Vec<Said>> {
+) -> Vec<Vec<InspectReply>> {
     let before = set.met().await;
     let mut found = Vec::with_capacity(keys.len());
     let asked: Vec<_> = keys
@@ -111,7 +115,7 @@ fn too_few(replies: &[Reply]) -> bool {
     answered.count() < quorum(replies.len())
 }
 
-fn told(replies: Vec<Reply>) -> Vec<Said> {
+fn told(replies: Vec<Reply>) -> Vec<InspectReply> {
     let said = |reply| match reply {
         Reply::Seen(seen) => Ok(*seen),
         other => Err(no_answer(other)),
@@ -154,9 +158,9 @@ mod tests {
 
     /// Of nodes that have A's or B's vote, keep the lock for A (`a`), have nothing (`-`), have
     /// nothing and are in quarantine (`q`), reserve it (`@`), or did not answer (`?`).
-    fn said(nodes: &str) -> Vec<Said> {
+    fn said(nodes: &str) -> Vec<InspectReply> {
         let seen = |standing, value: Option<&str>, quarantine| {
-            Ok(Seen {
+            Ok(LockState {
                 standing,
                 left: Some(Duration::from_secs(1)),
                 value: value.map(|value| Value(value.as_bytes().into())),
@@ -188,26 +192,26 @@ mod tests {
     fn what_a_quorum_says_is_so() {
         let value = |name: &str| Value(name.as_bytes().into());
         for (nodes, expected) in [
-            ("A", Finding::Held(value("A"), 1)),
-            ("AAA", Finding::Held(value("A"), 3)),
-            ("A?A", Finding::Held(value("A"), 2)),
-            ("BAB", Finding::Held(value("B"), 2)),
-            ("ffA", Finding::Held(value("other"), 2)),
-            ("aaA", Finding::Kept(value("A"), 2)),
-            ("rrs", Finding::Held(value("A"), 2)),
-            ("rs-", Finding::Held(value("B"), 2)),
-            ("r-?", Finding::Split),
-            ("--A", Finding::Free),
-            ("-@?", Finding::Free),
-            ("AB-", Finding::Split),
-            ("A-?", Finding::Split),
-            ("aA-", Finding::Split),
-            ("ABq", Finding::Split),
-            ("A??", Finding::Unknown),
-            ("qq-", Finding::Unknown),
-            ("q-?", Finding::Unknown),
-            ("Aq?", Finding::Unknown),
-            ("???", Finding::Unknown),
+            ("A", LockFinding::Held(value("A"), 1)),
+            ("AAA", LockFinding::Held(value("A"), 3)),
+            ("A?A", LockFinding::Held(value("A"), 2)),
+            ("BAB", LockFinding::Held(value("B"), 2)),
+            ("ffA", LockFinding::Held(value("other"), 2)),
+            ("aaA", LockFinding::Kept(value("A"), 2)),
+            ("rrs", LockFinding::Held(value("A"), 2)),
+            ("rs-", LockFinding::Held(value("B"), 2)),
+            ("r-?", LockFinding::Split),
+            ("--A", LockFinding::Free),
+            ("-@?", LockFinding::Free),
+            ("AB-", LockFinding::Split),
+            ("A-?", LockFinding::Split),
+            ("aA-", LockFinding::Split),
+            ("ABq", LockFinding::Split),
+            ("A??", LockFinding::Unknown),
+            ("qq-", LockFinding::Unknown),
+            ("q-?", LockFinding::Unknown),
+            ("Aq?", LockFinding::Unknown),
+            ("???", LockFinding::Unknown),
         ] {
             assert_eq!(finding(&said(nodes)), expected, "{nodes}");
         }

@@ -42,12 +42,12 @@ pub(crate) const BOUNDS: [u64; 19] = [
 
 /// How many took how long.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub(crate) struct HistogramCounters {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
-impl Histogram {
+impl HistogramCounters {
     pub(crate) fn add(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| bound * 1000 < nanos);
@@ -67,7 +67,7 @@ impl Histogram {
 
 /// What an acquire came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AcquireOutcome {
     Won,
     /// Held by another, and the caller does not wait.
     Contended,
@@ -82,45 +82,45 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-impl Outcome {
-    pub(crate) const ALL: [Outcome; 7] = [
-        Outcome::Won,
-        Outcome::Contended,
-        Outcome::Timeout,
-        Outcome::NoQuorum,
-        Outcome::Cancelled,
-        Outcome::Busy,
-        Outcome::Failed,
+impl AcquireOutcome {
+    pub(crate) const ALL: [AcquireOutcome; 7] = [
+        AcquireOutcome::Won,
+        AcquireOutcome::Contended,
+        AcquireOutcome::Timeout,
+        AcquireOutcome::NoQuorum,
+        AcquireOutcome::Cancelled,
+        AcquireOutcome::Busy,
+        AcquireOutcome::Failed,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Outcome::Won => "won",
-            Outcome::Contended => "contended",
-            Outcome::Timeout => "timeout",
-            Outcome::NoQuorum => "no_quorum",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Busy => "busy",
-            Outcome::Failed => "failed",
+            AcquireOutcome::Won => "won",
+            AcquireOutcome::Contended => "contended",
+            AcquireOutcome::Timeout => "timeout",
+            AcquireOutcome::NoQuorum => "no_quorum",
+            AcquireOutcome::Cancelled => "cancelled",
+            AcquireOutcome::Busy => "busy",
+            AcquireOutcome::Failed => "failed",
         }
     }
 }
 
 /// What is measured of the locks of one group.
 #[derive(Debug, Default)]
-pub(crate) struct OfGroup {
-    /// By the outcome's place in [`Outcome::ALL`].
-    pub(crate) acquires: [Histogram; Outcome::ALL.len()],
-    pub(crate) released: Histogram,
-    pub(crate) lost: Histogram,
-    waits: Waits,
+pub(crate) struct GroupMeasures {
+    /// By the outcome's place in [`AcquireOutcome::ALL`].
+    pub(crate) acquires: [HistogramCounters; AcquireOutcome::ALL.len()],
+    pub(crate) released: HistogramCounters,
+    pub(crate) lost: HistogramCounters,
+    waits: WaitStarts,
 }
 
 /// When the calls began that are under way, and how many did at each moment.
 #[derive(Debug, Default)]
-struct Waits(Mutex<BTreeMap<Instant, u32>>);
+struct WaitStarts(Mutex<BTreeMap<Instant, u32>>);
 
-impl OfGroup {
+impl GroupMeasures {
     /// When the oldest of the calls that are under way began.
     pub(crate) fn oldest_wait(&self) -> Option<Instant> {
         let waits = lock(&self.waits.0);
@@ -131,13 +131,13 @@ impl OfGroup {
 
 /// What is measured of one node.
 #[derive(Debug, Default)]
-pub(crate) struct OfNode {
+pub(crate) struct NodeMeasures {
     /// From when a request for a vote was handed to the connection to its answer.
-    pub(crate) round_trips: Histogram,
+    pub(crate) round_trips: HistogramCounters,
     clock_steps: AtomicU64,
 }
 
-impl OfNode {
+impl NodeMeasures {
     pub(crate) fn clock_stepped(&self) {
         one_more(&self.clock_steps);
     }
@@ -151,8 +151,8 @@ impl OfNode {
 /// All that one client measures.
 #[derive(Debug)]
 pub(crate) struct Measures {
-    groups: [OnceBox<OfGroup>; GROUPS],
-    pub(crate) nodes: Box<[OfNode]>,
+    groups: [OnceBox<GroupMeasures>; GROUPS],
+    pub(crate) nodes: Box<[NodeMeasures]>,
     losses: [AtomicU64; LossReason::ALL.len()],
 }
 
@@ -160,17 +160,17 @@ impl Measures {
     pub(crate) fn new(nodes: usize) -> Measures {
         Measures {
             groups: std::array::from_fn(|_| OnceBox::new()),
-            nodes: (0..nodes).map(|_| OfNode::default()).collect(),
+            nodes: (0..nodes).map(|_| NodeMeasures::default()).collect(),
             losses: Default::default(),
         }
     }
 
-    fn group(&self, group: Group) -> &OfGroup {
+    fn group(&self, group: Group) -> &GroupMeasures {
         self.groups[group.place()].get_or_init(Box::default)
     }
 
     /// The groups in which something was measured.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (Group, &OfGroup)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (Group, &GroupMeasures)> {
         let known = self.groups.iter().enumerate();
         known.filter_map(|(place, of)| Some((Group::at(place), of.get()?)))
     }
@@ -191,7 +191,7 @@ impl Measures {
         }
     }
 
-    pub(crate) fn acquired(&self, group: Group, outcome: Outcome, time: Duration) {
+    pub(crate) fn acquired(&self, group: Group, outcome: AcquireOutcome, time: Duration) {
         self.group(group).acquires[outcome as usize].add(time);
     }
 
@@ -227,7 +227,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_time_falls_into_the_first_bucket_that_holds_it(micros in 0_u64..400_000_000) {
-            let histogram = Histogram::default();
+            let histogram = HistogramCounters::default();
             histogram.add(Duration::from_micros(micros));
             let (buckets, sum) = histogram.read();
             let place = buckets.iter().position(|count| *count == 1).unwrap();
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn outcomes_stand_in_their_order() {
-        for (place, outcome) in Outcome::ALL.into_iter().enumerate() {
+        for (place, outcome) in AcquireOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, place);
         }
     }

@@ -38,7 +38,7 @@ impl Vote {
 
 /// What a round has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RoundVerdict {
     /// A quorum granted, with enough validity left.
     Won,
     /// No quorum can be reached any more.
@@ -50,7 +50,10 @@ pub enum Verdict {
 /// The verdict on `votes`, where a vote counts only if it lasts beyond
 /// `needed`. Decided as early as possible in both directions, for even and
 /// odd numbers of nodes.
-pub fn verdict(votes: impl ExactSizeIterator<Item = Vote> + Clone, needed: Instant) -> Verdict {
+pub fn verdict(
+    votes: impl ExactSizeIterator<Item = Vote> + Clone,
+    needed: Instant,
+) -> RoundVerdict {
     let quorum = quorum(votes.len());
     let won = votes
         .clone()
@@ -64,11 +67,11 @@ pub fn verdict(votes: impl ExactSizeIterator<Item = Vote> + Clone, needed: Insta
         .filter(|v| matches!(v, Vote::Awaited | Vote::Unasked))
         .count();
     if won >= quorum {
-        Verdict::Won
+        RoundVerdict::Won
     } else if won + open < quorum {
-        Verdict::Lost
+        RoundVerdict::Lost
     } else {
-        Verdict::Open
+        RoundVerdict::Open
     }
 }
 
@@ -142,7 +145,7 @@ mod tests {
 
     const NEEDED: Instant = Instant(100);
 
-    fn verdict(votes: &[Vote]) -> Verdict {
+    fn verdict(votes: &[Vote]) -> RoundVerdict {
         super::verdict(votes.iter().copied(), NEEDED)
     }
 
@@ -204,8 +207,8 @@ mod tests {
     #[test]
     fn a_tie_of_four_is_decided_at_once() {
         let (g, r) = (Vote::Granted(Instant(150)), Vote::Refused);
-        assert_eq!(verdict(&[g, r, g, r]), Verdict::Lost);
-        assert_eq!(verdict(&[Vote::Awaited, r, g, r]), Verdict::Lost);
+        assert_eq!(verdict(&[g, r, g, r]), RoundVerdict::Lost);
+        assert_eq!(verdict(&[Vote::Awaited, r, g, r]), RoundVerdict::Lost);
     }
 
     #[test]
@@ -267,11 +270,11 @@ mod tests {
         fn a_verdict_is_right_and_as_early_as_can_be(votes in votes()) {
             let all = outcomes(&votes);
             let expected = if all.iter().all(|w| *w) {
-                Verdict::Won
+                RoundVerdict::Won
             } else if all.iter().any(|w| *w) {
-                Verdict::Open
+                RoundVerdict::Open
             } else {
-                Verdict::Lost
+                RoundVerdict::Lost
             };
             prop_assert_eq!(verdict(&votes), expected);
         }

@@ -1,7 +1,7 @@
 //! One watchdog for all leases of a client: it renews what is due and tells
 //! what is over.
 //!
-//! The decisions are [`Hold::tend`]'s; here is only the order in which leases
+//! The decisions are [`ClaimCell::tend`]'s; here is only the order in which leases
 //! come up. Renewals that are due together leave in one write per node,
 //! because links gather what is sent in one turn.
 
@@ -13,17 +13,17 @@ use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
-use crate::protocol::hold::Hold;
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::set::Set;
 use crate::wakers::Wakers;
 
 /// See the [module documentation](self).
 pub struct Watchdog {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<WatchdogState>,
 }
 
-struct State {
+struct WatchdogState {
     /// By the moment to look at them.
     due: BTreeMap<(Instant, u64), Arc<Entry>>,
     /// When [`Watchdog::run`] wakes up by itself.
@@ -34,7 +34,7 @@ struct State {
 
 /// A lease under watch; names its place in the order.
 pub(crate) struct Entry {
-    hold: Arc<Hold>,
+    hold: Arc<ClaimCell>,
     at: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Watchdog {
     /// A watchdog that reads `clock`. It does nothing until it
     /// [runs](Watchdog::run).
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Watchdog> {
-        let state = State {
+        let state = WatchdogState {
             due: BTreeMap::new(),
             armed: Instant::FAR,
             runner: Wakers::default(),
@@ -54,8 +54,8 @@ impl Watchdog {
         })
     }
 
-    /// Watches over a lease until it is dead or [forgotten](Watched).
-    pub fn watch(self: &Arc<Self>, hold: Arc<Hold>) -> Watched {
+    /// Watches over a lease until it is dead or [forgotten](WatchHandle).
+    pub fn watch(self: &Arc<Self>, hold: Arc<ClaimCell>) -> WatchHandle {
         let entry = Arc::new(Entry {
             hold: hold.clone(),
             at: AtomicU64::new(Instant::FAR.0),
@@ -69,7 +69,7 @@ impl Watchdog {
         // A step that was seen between its winning and now.
         hold.stepped();
         self.insert(hold.first_look(), Instant::NEVER, entry.clone());
-        Watched {
+        WatchHandle {
             watchdog: self.clone(),
             entry,
         }
@@ -114,7 +114,7 @@ impl Watchdog {
     }
 
     /// The leases under watch.
-    pub(crate) fn leases(&self) -> Vec<Arc<Hold>> {
+    pub(crate) fn leases(&self) -> Vec<Arc<ClaimCell>> {
         let state = lock(&self.state);
         state.due.values().map(|e| e.hold.clone()).collect()
     }
@@ -181,12 +181,12 @@ impl Watchdog {
 }
 
 /// A lease under watch. Dropped, it is watched no more.
-pub struct Watched {
+pub struct WatchHandle {
     watchdog: Arc<Watchdog>,
     entry: Arc<Entry>,
 }
 
-impl Drop for Watched {
+impl Drop for WatchHandle {
     fn drop(&mut self) {
         let mut state = lock(&self.watchdog.state);
         let at = Instant(self.entry.at.load(Ordering::Relaxed));
@@ -200,7 +200,7 @@ impl std::fmt::Debug for Watchdog {
     }
 }
 
-impl std::fmt::Debug for Watched {
+impl std::fmt::Debug for WatchHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Watched")
     }

@@ -12,7 +12,7 @@ use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
 use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink};
-use crate::protocol::apart::Apart;
+use crate::protocol::apart::HealthByLock;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
 use crate::protocol::fence;
@@ -50,7 +50,7 @@ pub struct Set {
     /// Which locks others were seen to want.
     pub(crate) contention: Contention,
     /// Which locks nodes cannot vote for that may vote for others.
-    apart: Apart,
+    apart: HealthByLock,
     /// The last fence that was proposed.
     proposed: AtomicU64,
     clocks: Vec<NodeClock>,
@@ -58,7 +58,7 @@ pub struct Set {
 }
 
 /// What a call has that [has met](Set::met) its nodes.
-pub(crate) struct Met {
+pub(crate) struct KnownConnects {
     /// Which connections there were.
     connects: Vec<u64>,
     /// How much longer it may wait for others.
@@ -76,13 +76,13 @@ pub(crate) struct Outgoing {
 /// The wake-ups that are owed for requests which leave together. Dropped, it
 /// rings for them.
 #[derive(Default)]
-struct Owed<'a> {
+struct OwedWakeups<'a> {
     /// A link that owes them.
     link: Option<&'a dyn Link>,
     wakers: Wakers,
 }
 
-impl Drop for Owed<'_> {
+impl Drop for OwedWakeups<'_> {
     fn drop(&mut self) {
         if let Some(link) = self.link {
             link.ring(std::mem::take(&mut self.wakers));
@@ -104,12 +104,12 @@ struct NodeClock {
     late: AtomicBool,
     /// It was in quarantine lately: until this moment.
     quarantined_until: AtomicU64,
-    word: Word,
+    word: VoteRecord,
 }
 
 /// What a node has said of its votes last, for metrics: no lock rests on it.
 #[derive(Default)]
-struct Word {
+struct VoteRecord {
     /// It did not answer.
     silent: AtomicBool,
     /// It answered that it gives none.
@@ -138,7 +138,7 @@ impl Set {
             drift,
             connect_timeout: Duration::ZERO,
             contention: Contention::default(),
-            apart: Apart::default(),
+            apart: HealthByLock::default(),
             proposed: AtomicU64::new(0),
             warn,
             note: drop,
@@ -151,7 +151,7 @@ impl Set {
     /// Sends requests that leave together, and rings once for all of them. The sender has none of
     /// its own state locked, for a link may answer at once.
     pub(crate) fn send(&self, requests: impl IntoIterator<Item = Outgoing>, sink: &Arc<dyn Sink>) {
-        let mut owed = Owed::default();
+        let mut owed = OwedWakeups::default();
         for Outgoing {
             request,
             ticket,
@@ -191,11 +191,11 @@ impl Set {
     }
 
     /// Waits as [`meet`](Set::meet) does, for [`connect_timeout`](Set::connect_timeout) at most.
-    pub(crate) async fn met(&self) -> Met {
+    pub(crate) async fn met(&self) -> KnownConnects {
         let begun = self.clock.now();
         self.meet(self.connect_timeout).await;
         let waited = begun.until(self.clock.now());
-        Met {
+        KnownConnects {
             connects: self.links.iter().map(|link| link.connects()).collect(),
             left: self.connect_timeout.saturating_sub(waited),
         }
@@ -204,7 +204,7 @@ impl Set {
     /// For what was asked in vain over the connections of `before`: whether too many of them are
     /// gone for a quorum, as those of a process that was frozen for long are, and there are
     /// others in their place. Then it is worth asking again.
-    pub(crate) async fn meets_again(&self, before: &Met) -> bool {
+    pub(crate) async fn meets_again(&self, before: &KnownConnects) -> bool {
         let same = |node: usize| self.links[node].connects() == before.connects[node];
         if self.is_connected(same) {
             return false;

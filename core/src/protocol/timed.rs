@@ -3,31 +3,31 @@
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::Group;
-use crate::protocol::measures::Outcome;
+use crate::protocol::measures::AcquireOutcome;
 use crate::protocol::set::Set;
 
 /// Measures one call. Dropped before its end, it was given up by its caller.
-pub(crate) struct Timed<'a> {
+pub(crate) struct CallTimer<'a> {
     set: &'a Set,
     group: Group,
     begun: Instant,
     /// It counts among those that wait.
     waits: bool,
-    outcome: Option<Outcome>,
+    outcome: Option<AcquireOutcome>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
 
-impl<'a> Timed<'a> {
+impl<'a> CallTimer<'a> {
     /// A call begins; `waits`: it counts among those that wait, as one does that is ever to end.
-    pub(crate) fn begin(set: &'a Set, group: Group, name: &[u8], waits: bool) -> Timed<'a> {
+    pub(crate) fn begin(set: &'a Set, group: Group, name: &[u8], waits: bool) -> CallTimer<'a> {
         #[cfg(not(feature = "tracing"))]
         let _ = name;
         let begun = set.clock.now();
         if waits {
             set.counters.measures.waits(group, begun);
         }
-        Timed {
+        CallTimer {
             #[cfg(feature = "tracing")]
             span: tracing::info_span!(
                 target: "quorlock",
@@ -41,7 +41,7 @@ impl<'a> Timed<'a> {
             group,
             begun,
             waits,
-            outcome: Some(Outcome::Cancelled),
+            outcome: Some(AcquireOutcome::Cancelled),
         }
     }
 
@@ -50,7 +50,7 @@ impl<'a> Timed<'a> {
     pub(crate) fn end(mut self, outcome: Result<bool, &Error>) {
         self.outcome = match outcome {
             Ok(true) => None,
-            Ok(false) => Some(Outcome::Won),
+            Ok(false) => Some(AcquireOutcome::Won),
             Err(error) => Some(of(error.kind())),
         };
         #[cfg(feature = "tracing")]
@@ -62,7 +62,7 @@ impl<'a> Timed<'a> {
     }
 }
 
-impl Drop for Timed<'_> {
+impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
         let measures = &self.set.counters.measures;
         if self.waits {
@@ -77,13 +77,13 @@ impl Drop for Timed<'_> {
     }
 }
 
-fn of(kind: ErrorKind) -> Outcome {
+fn of(kind: ErrorKind) -> AcquireOutcome {
     match kind {
-        ErrorKind::Contended => Outcome::Contended,
-        ErrorKind::Timeout => Outcome::Timeout,
-        ErrorKind::QuorumUnavailable => Outcome::NoQuorum,
-        ErrorKind::TooManyWaiters => Outcome::Busy,
-        _ => Outcome::Failed,
+        ErrorKind::Contended => AcquireOutcome::Contended,
+        ErrorKind::Timeout => AcquireOutcome::Timeout,
+        ErrorKind::QuorumUnavailable => AcquireOutcome::NoQuorum,
+        ErrorKind::TooManyWaiters => AcquireOutcome::Busy,
+        _ => AcquireOutcome::Failed,
     }
 }
 

@@ -19,16 +19,16 @@ pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
 /// See above.
 #[derive(Default)]
-pub(crate) struct Callers(Arc<Shared>);
+pub(crate) struct Callers(Arc<CallerPool>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct CallerPool {
+    state: Mutex<CallersState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CallersState {
     callbacks: VecDeque<Callback>,
     /// Threads that have not ended.
     threads: usize,
@@ -67,12 +67,12 @@ impl Callers {
     }
 }
 
-impl Shared {
+impl CallerPool {
     /// Starts a thread if callbacks wait and none is ready for them. Where that fails they wait for
     /// a thread that is busy, or for the next callback. Once it is stopped the threads that are
     /// left see to all callbacks; where none is left, a thread is started that the stop does not
     /// wait for.
-    fn have_one_ready(self: &Arc<Self>, state: &mut State) {
+    fn have_one_ready(self: &Arc<Self>, state: &mut CallersState) {
         let stopped = state.stopped && state.threads > 0;
         if state.callbacks.is_empty() || state.ready > 0 || state.threads >= MOST || stopped {
             return;

@@ -2,36 +2,36 @@
 //! cancelled in a system call of ours would be unwound through frames that cannot be; so it is
 //! cancelled when it has left them.
 
-pub(super) type State = libc::c_int;
+pub(super) type CancelState = libc::c_int;
 
 /// `PTHREAD_CANCEL_DISABLE`, which libc does not name everywhere.
-pub(super) const DISABLED: State = if cfg!(target_os = "linux") { 1 } else { 0 };
+pub(super) const DISABLED: CancelState = if cfg!(target_os = "linux") { 1 } else { 0 };
 
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 unsafe extern "C" {
-    fn pthread_setcancelstate(new: State, old: *mut State) -> libc::c_int;
+    fn pthread_setcancelstate(new: CancelState, old: *mut CancelState) -> libc::c_int;
 }
 
 /// While it lives, the calling thread is not cancelled.
 #[derive(Debug)]
-pub struct Uncancelled(State);
+pub struct CancelShield(CancelState);
 
-impl Uncancelled {
+impl CancelShield {
     /// From now on.
     #[allow(clippy::new_without_default, reason = "it does something")]
-    pub fn new() -> Uncancelled {
-        Uncancelled(set(DISABLED))
+    pub fn new() -> CancelShield {
+        CancelShield(set(DISABLED))
     }
 }
 
-impl Drop for Uncancelled {
+impl Drop for CancelShield {
     fn drop(&mut self) {
         set(self.0);
     }
 }
 
 /// Sets the calling thread's state and returns the previous one.
-pub(super) fn set(state: State) -> State {
+pub(super) fn set(state: CancelState) -> CancelState {
     #[cfg_attr(
         not(any(target_os = "linux", target_vendor = "apple")),
         allow(unused_mut)

@@ -40,14 +40,14 @@ impl Level {
     }
 }
 
-type Sink = Box<dyn Fn(Level, &LogEvent) + Send + Sync>;
+type LogSink = Box<dyn Fn(Level, &LogEvent) + Send + Sync>;
 
 /// No lock, which a forked child could find taken by a thread that it does not have. A sink that
 /// another one has replaced is never freed: a line may be on its way to it.
-static SINK: AtomicPtr<Sink> = AtomicPtr::new(std::ptr::null_mut());
+static SINK: AtomicPtr<LogSink> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The sink that was set last, if any.
-fn sink() -> Option<&'static Sink> {
+fn sink() -> Option<&'static LogSink> {
     // SAFETY: null, or a box that was leaked.
     unsafe { SINK.load(Ordering::Acquire).as_ref() }
 }
@@ -58,7 +58,7 @@ fn sink() -> Option<&'static Sink> {
 /// counted. Lines carry no passwords and no tokens. A sink is there as long as the process, also
 /// when another has taken its place.
 pub fn set_log_sink(sink: impl Fn(Level, &LogEvent) + Send + Sync + 'static) {
-    let sink: Sink = Box::new(sink);
+    let sink: LogSink = Box::new(sink);
     SINK.store(Box::into_raw(Box::new(sink)), Ordering::Release);
 }
 
@@ -175,7 +175,7 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
     }
 }
 
-fn emit(sink: Option<&Sink>, level: Level, event: &LogEvent) {
+fn emit(sink: Option<&LogSink>, level: Level, event: &LogEvent) {
     // A sink that panics loses its line.
     let _ = catch_unwind(AssertUnwindSafe(|| match sink {
         Some(sink) => sink(level, event),

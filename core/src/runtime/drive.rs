@@ -19,7 +19,7 @@
 //!   and reads the answers on its own thread ([`Driver::step`]), and never waits
 //!   there: it is told by [`sockets`](super::sockets) when there is something to
 //!   read. A loop that is blocked leaves a free wheel, which is the first rule's.
-//! - **No foreign code at the wheel.** A caller drives within [`Sent::wait`]
+//! - **No foreign code at the wheel.** A caller drives within [`SentRequests::wait`]
 //!   and [`Driver::step`] alone. The future that it waits for, a signal handler, an interpreter:
 //!   they run when it has left.
 //! - The wheel is a guard: a panic gives it back too.
@@ -58,14 +58,14 @@ use tokio::task::AbortHandle;
 
 use crate::clock::system_now;
 use crate::mutex::lock;
-use crate::runtime::cancel::Uncancelled;
-use crate::runtime::kept::{Bell, Call, Drives, Kept, Then};
-use crate::runtime::parked::Parked;
-use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
+use crate::runtime::cancel::CancelShield;
+use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList};
+use crate::runtime::parked::Parker;
+use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
 use crate::wakers::Wakers;
 
-pub(crate) use sent::{Sent, waits_here};
+pub(crate) use sent::{SentRequests, waits_here};
 pub(crate) use sleeper::Sleeper;
 
 /// The runtime, and the wheel.
@@ -75,13 +75,13 @@ pub(crate) struct Driver {
     /// For event loops.
     pub(crate) sockets: Arc<Sockets>,
     /// Its tasks.
-    pub(super) kept: Kept,
+    pub(super) kept: TaskList,
     /// Who sleeps until a timer of it rings, elsewhere than in its tasks.
     sleepers: Mutex<Sleepers>,
     /// Its descriptors are gone.
     broken: AtomicBool,
     /// What stood for them was put back, so that it can be left in order.
-    hidden: Option<Hidden>,
+    hidden: Option<RuntimeDescriptors>,
     put_back: OnceCell<bool>,
     /// Wakes who drives. The waker points into the bell: what looks for leaks looks for its start.
     bell: OnceCell<(Arc<Bell>, Waker)>,
@@ -133,12 +133,12 @@ impl Driver {
             .on_thread_park(looks.clone())
             .on_thread_unpark(looks)
             .build()?;
-        let hidden = Hidden::of(&runtime);
+        let hidden = RuntimeDescriptors::of(&runtime);
         Ok(Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
             sockets,
-            kept: Kept::default(),
+            kept: TaskList::default(),
             sleepers: Mutex::default(),
             broken: AtomicBool::new(false),
             hidden,
@@ -149,7 +149,7 @@ impl Driver {
     }
 
     /// Runs a future as a task of the runtime; drops it where that can be driven no more.
-    pub(crate) fn spawn(&'static self, call: Call, then: Then) -> Option<AbortHandle> {
+    pub(crate) fn spawn(&'static self, call: Call, then: OrphanPolicy) -> Option<AbortHandle> {
         if !self.is_here() && !self.is_whole() {
             return None;
         }
@@ -197,7 +197,11 @@ impl Driver {
     }
 
     fn break_down(&'static self) {
-        let put_back = || self.hidden.as_ref().is_some_and(Hidden::put_back);
+        let put_back = || {
+            self.hidden
+                .as_ref()
+                .is_some_and(RuntimeDescriptors::put_back)
+        };
         self.put_back.get_or_init(put_back);
         if !self.broken.swap(true, Ordering::AcqRel) {
             (self.give_up)(self);
@@ -380,7 +384,7 @@ impl Turn {
         let mut calls = Some(calls);
         self.drive(poll_fn(|cx| {
             for call in calls.take().unwrap_or_default() {
-                self.driver.spawn(call, Then::GoesOn);
+                self.driver.spawn(call, OrphanPolicy::GoesOn);
             }
             // Wakes what others have rung for. Whether the wheel is wanted is no matter: it is left at once.
             self.driver.wheel.is_wanted(self.driver.bell(cx));
@@ -395,7 +399,7 @@ impl Turn {
 
     /// Drives until `parked` is woken, and at most until the wheel is wanted. The tasks that are `owed` a
     /// wake-up have run by then, whatever becomes of the wait.
-    fn wait(&self, parked: &Parked, owed: Wakers) {
+    fn wait(&self, parked: &Parker, owed: Wakers) {
         self.driver.sockets.disarm();
         let mut owed = (!owed.is_empty()).then_some(owed);
         self.drive(poll_fn(|cx| {
@@ -429,8 +433,8 @@ impl Turn {
     }
 }
 
-impl Drives for Driver {
-    fn kept(&self) -> &Kept {
+impl TaskDriver for Driver {
+    fn kept(&self) -> &TaskList {
         &self.kept
     }
 
@@ -495,17 +499,17 @@ pub(crate) fn driven_here() -> Option<&'static Driver> {
 }
 
 fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
-    struct Leave {
-        _whole: Uncancelled,
+    struct LeaveGuard {
+        _whole: CancelShield,
     }
-    impl Drop for Leave {
+    impl Drop for LeaveGuard {
         fn drop(&mut self) {
             AT_WHEEL.set(None);
         }
     }
     AT_WHEEL.set(Some(driver));
-    let _leave = Leave {
-        _whole: Uncancelled::new(),
+    let _leave = LeaveGuard {
+        _whole: CancelShield::new(),
     };
     drive()
 }

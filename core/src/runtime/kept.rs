@@ -13,9 +13,9 @@ use crate::mutex::lock;
 pub(crate) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What drives the runtime of such tasks.
-pub(super) trait Drives: Sync {
+pub(super) trait TaskDriver: Sync {
     /// Its tasks.
-    fn kept(&self) -> &Kept;
+    fn kept(&self) -> &TaskList;
 
     /// Wakes one of its tasks, if it still can be woken.
     fn ring(&'static self, task: &Waker);
@@ -23,7 +23,7 @@ pub(super) trait Drives: Sync {
 
 /// What becomes of a task whose runtime can be driven no more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum OrphanPolicy {
     /// It ends, and with it what depends on it.
     Ends,
     /// It is a call, which goes on, to find out.
@@ -32,31 +32,31 @@ pub(crate) enum Then {
 
 /// The tasks of the library's own runtime, by their numbers.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<All>);
+pub(crate) struct TaskList(Mutex<TaskTable>);
 
 #[derive(Default)]
-struct All {
+struct TaskTable {
     last: u64,
-    tasks: BTreeMap<u64, (Arc<Slot>, Then)>,
+    tasks: BTreeMap<u64, (Arc<CallSlot>, OrphanPolicy)>,
 }
 
 /// A call in the list, until it is over.
-type Slot = Mutex<Option<Call>>;
+type CallSlot = Mutex<Option<Call>>;
 
-impl Kept {
+impl TaskList {
     /// The same, to be spawned on the runtime that `driver` drives.
     pub(crate) fn keep(
         &self,
-        driver: &'static dyn Drives,
+        driver: &'static dyn TaskDriver,
         call: Call,
-        then: Then,
+        then: OrphanPolicy,
     ) -> impl Future<Output = ()> + Send + use<> {
         let slot = Arc::new(Mutex::new(Some(call)));
         let mut all = lock(&self.0);
         all.last += 1;
         let number = all.last;
         all.tasks.insert(number, (slot.clone(), then));
-        Runs {
+        TaskRun {
             driver,
             number,
             slot,
@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// Takes all of them from their runtime.
-    pub(crate) fn take(&self) -> Vec<(Call, Then)> {
+    pub(crate) fn take(&self) -> Vec<(Call, OrphanPolicy)> {
         let tasks = std::mem::take(&mut lock(&self.0).tasks);
         let tasks = tasks.into_values();
         let taken = tasks.filter_map(|(slot, then)| Some((lock(&slot).take()?, then)));
@@ -74,14 +74,14 @@ impl Kept {
 }
 
 /// Runs a task where it is kept.
-struct Runs {
-    driver: &'static dyn Drives,
+struct TaskRun {
+    driver: &'static dyn TaskDriver,
     number: u64,
-    slot: Arc<Slot>,
+    slot: Arc<CallSlot>,
     waker: Option<Waker>,
 }
 
-impl Future for Runs {
+impl Future for TaskRun {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -101,7 +101,7 @@ impl Future for Runs {
     }
 }
 
-impl Drop for Runs {
+impl Drop for TaskRun {
     fn drop(&mut self) {
         lock(&self.driver.kept().0).tasks.remove(&self.number);
         let call = lock(&self.slot).take();
@@ -111,13 +111,13 @@ impl Drop for Runs {
 
 /// Wakes a task from anywhere, as long as there are the descriptors by which its runtime is woken.
 pub(super) struct Bell {
-    driver: &'static dyn Drives,
+    driver: &'static dyn TaskDriver,
     task: Waker,
 }
 
 impl Bell {
     /// For the task that is polled with `cx`.
-    pub(super) fn of(driver: &'static dyn Drives, cx: &Context<'_>) -> Arc<Bell> {
+    pub(super) fn of(driver: &'static dyn TaskDriver, cx: &Context<'_>) -> Arc<Bell> {
         let task = cx.waker().clone();
         Arc::new(Bell { driver, task })
     }

@@ -22,17 +22,17 @@ use crate::wakers::Wakers;
 const REMEMBERED: usize = 256;
 
 /// The addresses of a host, with no port.
-type Found = io::Result<Vec<SocketAddr>>;
+type LookupResult = io::Result<Vec<SocketAddr>>;
 /// Asks the system. Blocks.
-type Ask = Arc<dyn Fn(&str) -> Found + Send + Sync>;
+type Resolve = Arc<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// What blocks.
-type Work = Box<dyn FnOnce() + Send>;
+type LookupWork = Box<dyn FnOnce() + Send>;
 /// Begins to do that elsewhere.
-type Start = Box<dyn Fn(Work) -> io::Result<()> + Send + Sync>;
+type Start = Box<dyn Fn(LookupWork) -> io::Result<()> + Send + Sync>;
 
 /// See the [module documentation](self).
 pub(crate) struct Lookups {
-    ask: Ask,
+    ask: Resolve,
     start: Start,
     names: Mutex<HashMap<String, Arc<Mutex<Name>>>>,
 }
@@ -61,8 +61,8 @@ impl Default for Lookups {
 impl Lookups {
     /// Look-ups that ask so, on threads that are started so.
     pub(crate) fn by(
-        ask: impl Fn(&str) -> Found + Send + Sync + 'static,
-        start: impl Fn(Work) -> io::Result<()> + Send + Sync + 'static,
+        ask: impl Fn(&str) -> LookupResult + Send + Sync + 'static,
+        start: impl Fn(LookupWork) -> io::Result<()> + Send + Sync + 'static,
     ) -> Lookups {
         Lookups {
             ask: Arc::new(ask),
@@ -80,7 +80,7 @@ impl Lookups {
         };
         if !under_way {
             let (ask, host) = (self.ask.clone(), host.to_owned());
-            let told = Told(name.clone(), None);
+            let told = LookupGuard(name.clone(), None);
             let work = move || {
                 let mut told = told;
                 told.1 = Some(ask(&host));
@@ -121,9 +121,9 @@ impl Lookups {
 }
 
 /// What a look-up tells when its thread is through with it. Without a word it has failed.
-struct Told(Arc<Mutex<Name>>, Option<Found>);
+struct LookupGuard(Arc<Mutex<Name>>, Option<LookupResult>);
 
-impl Drop for Told {
+impl Drop for LookupGuard {
     fn drop(&mut self) {
         let mut name = lock(&self.0);
         let nothing = || Err(io::Error::other("the name was not looked up"));
@@ -153,7 +153,7 @@ impl Lookup {
     }
 
     /// The result of the look-up, once it is over.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Found> {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<LookupResult> {
         let mut name = lock(&self.name);
         if name.over == self.seen {
             return name.waiting.park(cx);
@@ -171,9 +171,9 @@ mod tests {
     use std::collections::VecDeque;
 
     /// Look-ups whose threads are played by hand, in the order in which they were started.
-    type Started = Arc<Mutex<VecDeque<Work>>>;
+    type Started = Arc<Mutex<VecDeque<LookupWork>>>;
 
-    fn by_hand(ask: impl Fn(&str) -> Found + Send + Sync + 'static) -> (Lookups, Started) {
+    fn by_hand(ask: impl Fn(&str) -> LookupResult + Send + Sync + 'static) -> (Lookups, Started) {
         let started = Started::default();
         let queue = started.clone();
         let start = move |work| {
@@ -183,7 +183,7 @@ mod tests {
         (Lookups::by(ask, start), started)
     }
 
-    fn next(started: &Started) -> Work {
+    fn next(started: &Started) -> LookupWork {
         lock(started).pop_front().expect("a thread was started")
     }
 

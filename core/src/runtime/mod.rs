@@ -32,14 +32,14 @@ use crate::error::{Error, ErrorKind};
 use crate::event::event;
 use crate::mutex::lock;
 use crate::runtime::dispatch::{Dispatcher, Level};
-use crate::runtime::drive::{Driver, Sent};
-use crate::runtime::kept::Then;
+use crate::runtime::drive::{Driver, SentRequests};
+use crate::runtime::kept::OrphanPolicy;
 use crate::runtime::lookups::Lookups;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 
 /// Something that is to be closed before the process exits: a client, or what one has left.
-pub(crate) trait Closing: Send + Sync {
+pub(crate) trait Closeable: Send + Sync {
     /// Releases what it holds and ends what runs for it.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
 
@@ -53,9 +53,9 @@ pub(crate) struct Runtime {
     io: OnceCell<&'static Driver>,
     dispatcher: Dispatcher,
     lookups: Lookups,
-    clients: Mutex<Vec<Weak<dyn Closing>>>,
+    clients: Mutex<Vec<Weak<dyn Closeable>>>,
     /// What clients that are gone have left on its way.
-    left: Mutex<Vec<Arc<dyn Closing>>>,
+    left: Mutex<Vec<Arc<dyn Closeable>>>,
     /// Ends the I/O thread.
     thread: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
@@ -152,7 +152,7 @@ impl Runtime {
     }
 
     /// Registers a client to be closed when the process exits.
-    pub(crate) fn register(&self, client: Weak<dyn Closing>) {
+    pub(crate) fn register(&self, client: Weak<dyn Closeable>) {
         let mut clients = lock(&self.clients);
         clients.retain(|c| c.strong_count() > 0);
         clients.push(client);
@@ -160,14 +160,14 @@ impl Runtime {
 
     /// Keeps what a client that goes has left on its way, for the process may exit before that
     /// has arrived.
-    pub(crate) fn leave(&self, left: Arc<dyn Closing>) {
+    pub(crate) fn leave(&self, left: Arc<dyn Closeable>) {
         let mut all = lock(&self.left);
         all.retain(|before| !before.is_over());
         all.push(left);
     }
 
     /// Every client of the process that is still in use, and what others have left.
-    fn to_be_closed(&self) -> Vec<Arc<dyn Closing>> {
+    fn to_be_closed(&self) -> Vec<Arc<dyn Closeable>> {
         // In this order: a client that goes meanwhile is found as what it leaves.
         let mut all: Vec<_> = lock(&self.clients)
             .iter()
@@ -197,7 +197,7 @@ impl Runtime {
                 .kept
                 .take()
                 .into_iter()
-                .partition(|(_, then)| *then == Then::Ends);
+                .partition(|(_, then)| *then == OrphanPolicy::Ends);
             // Each tells its client, which all others find closed then.
             drop(end);
             driver.wake_sleepers();
@@ -253,7 +253,7 @@ pub fn close_all() {
             Poll::Pending
         }
     });
-    wait::run(all_closed, None, Sent::at_once());
+    wait::run(all_closed, None, SentRequests::at_once());
 }
 
 /// Releases what the process still holds, within `node_timeout`.

@@ -9,17 +9,17 @@ use std::time::Duration;
 use crate::mutex::lock;
 
 /// Wakes the waiting thread. The flag tells our wake-ups from others'.
-pub(crate) struct Parked {
+pub(crate) struct Parker {
     thread: Thread,
     woken: AtomicBool,
     /// While the thread drives the I/O: it is not parked then.
     driver: Mutex<Option<Waker>>,
 }
 
-impl Parked {
+impl Parker {
     /// For the calling thread. Woken at first, for the first poll.
-    pub(crate) fn here() -> Arc<Parked> {
-        Arc::new(Parked {
+    pub(crate) fn here() -> Arc<Parker> {
+        Arc::new(Parker {
             thread: thread::current(),
             woken: AtomicBool::new(true),
             driver: Mutex::default(),
@@ -54,7 +54,7 @@ impl Parked {
     }
 }
 
-impl Wake for Parked {
+impl Wake for Parker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -10,7 +10,7 @@
 use socket2::SockRef;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Hidden, Sockets, numbered_high};
+pub(crate) use linux::{RuntimeDescriptors, Sockets, numbered_high};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) struct Sockets;
@@ -43,11 +43,11 @@ impl Sockets {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) struct Hidden;
+pub(crate) struct RuntimeDescriptors;
 
 #[cfg(not(target_os = "linux"))]
-impl Hidden {
-    pub(crate) fn of(_: &tokio::runtime::Runtime) -> Option<Hidden> {
+impl RuntimeDescriptors {
+    pub(crate) fn of(_: &tokio::runtime::Runtime) -> Option<RuntimeDescriptors> {
         None
     }
 
@@ -90,15 +90,15 @@ mod linux {
     /// The descriptors that a runtime of tokio's has for itself: its epoll, twice, and the
     /// descriptor by which it is woken. Where any is gone it panics, and closes the number of
     /// another.
-    pub(crate) struct Hidden {
+    pub(crate) struct RuntimeDescriptors {
         polls: [RawFd; 2],
         bell: RawFd,
     }
 
-    impl Hidden {
+    impl RuntimeDescriptors {
         /// Those of a runtime that was [made just now](numbered_high), and that no thread drives:
         /// its epoll is known by a socket that it watches, and its bell by being watched.
-        pub(crate) fn of(runtime: &tokio::runtime::Runtime) -> Option<Hidden> {
+        pub(crate) fn of(runtime: &tokio::runtime::Runtime) -> Option<RuntimeDescriptors> {
             let _context = runtime.enter();
             let socket = tokio::net::UnixDatagram::unbound().ok()?;
             let known = socket.as_raw_fd();
@@ -115,7 +115,7 @@ mod linux {
             };
             let mut bells = near().filter(|fd| !polls.contains(fd)).filter(is_watched);
             match (bells.next(), bells.next()) {
-                (Some(bell), None) => Some(Hidden { polls, bell }),
+                (Some(bell), None) => Some(RuntimeDescriptors { polls, bell }),
                 _ => None,
             }
         }

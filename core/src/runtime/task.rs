@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::error::Error;
 use crate::runtime::drive::Driver;
-use crate::runtime::kept::Then;
+use crate::runtime::kept::OrphanPolicy;
 
 /// The runtime that a client runs on.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl Io {
     /// Runs a future to its end, or to that of the runtime.
     pub(crate) fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
         match self.driver {
-            Some(driver) => drop(driver.spawn(Box::pin(future), Then::Ends)),
+            Some(driver) => drop(driver.spawn(Box::pin(future), OrphanPolicy::Ends)),
             None => drop(self.handle.spawn(future)),
         }
     }
@@ -57,7 +57,7 @@ impl Io {
             drop(tell.send(output));
         };
         let abort = match self.driver {
-            Some(driver) => driver.spawn(Box::pin(call), Then::GoesOn),
+            Some(driver) => driver.spawn(Box::pin(call), OrphanPolicy::GoesOn),
             None => Some(self.handle.spawn(call).abort_handle()),
         };
         Task { told, abort }

@@ -37,13 +37,13 @@ pub(crate) fn without_signals<T>(starts: impl FnOnce() -> T) -> T {
 
 /// Which signals a thread blocks.
 #[derive(Clone, Copy)]
-pub struct Mask(Set);
+pub struct Mask(SignalSet);
 
 #[cfg(unix)]
-type Set = libc::sigset_t;
+type SignalSet = libc::sigset_t;
 /// Elsewhere there are no such signals.
 #[cfg(not(unix))]
-type Set = ();
+type SignalSet = ();
 
 impl Mask {
     /// That of the calling thread.
@@ -51,7 +51,7 @@ impl Mask {
         #[cfg(unix)]
         // SAFETY: all zeros is a valid set, and the call changes nothing but this one.
         unsafe {
-            let mut set: Set = std::mem::zeroed();
+            let mut set: SignalSet = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
             Mask(set)
         }
@@ -81,13 +81,13 @@ impl Mask {
 
     /// Runs `work` under this mask.
     pub fn over<T>(self, work: impl FnOnce() -> T) -> T {
-        struct Before(Mask);
-        impl Drop for Before {
+        struct MaskGuard(Mask);
+        impl Drop for MaskGuard {
             fn drop(&mut self) {
                 self.0.set();
             }
         }
-        let _before = Before(self.set());
+        let _before = MaskGuard(self.set());
         work()
     }
 

@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::runtime::drive::Sent;
-use crate::runtime::parked::Parked;
+use crate::runtime::drive::SentRequests;
+use crate::runtime::parked::Parker;
 
 /// How often to ask whether the wait is interrupted, and the function to ask.
 type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
@@ -16,10 +16,10 @@ type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
 pub(crate) fn run<F: Future>(
     future: F,
     mut interrupt: Option<Interrupt<'_>>,
-    mut sent: Sent,
+    mut sent: SentRequests,
 ) -> Option<F::Output> {
     let mut future = pin!(future);
-    let parked = Parked::here();
+    let parked = Parker::here();
     let waker = Waker::from(parked.clone());
     let mut cx = Context::from_waker(&waker);
     let mut waited = false;

@@ -20,7 +20,7 @@ pub(super) const CROWDED: Duration = Duration::from_millis(50);
 
 /// See the [module documentation](self). `R` is what the driving thread needs.
 pub(super) struct Wheel<R> {
-    pub(super) state: Mutex<State<R>>,
+    pub(super) state: Mutex<WheelState<R>>,
     /// For the I/O thread while it stands aside.
     needed: Condvar,
     /// For a caller that asked the I/O thread to.
@@ -28,16 +28,16 @@ pub(super) struct Wheel<R> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum WheelHolder {
     Nobody,
     IoThread,
     Caller,
 }
 
-pub(super) struct State<R> {
+pub(super) struct WheelState<R> {
     /// Empty once it has ended.
     pub(super) runtime: Option<R>,
-    pub(super) who: Who,
+    pub(super) who: WheelHolder,
     /// How often callers took the wheel.
     drives: u64,
     /// Wakes the driving thread.
@@ -60,9 +60,9 @@ impl<R: Clone> Wheel<R> {
     /// The I/O thread has it.
     pub(super) fn new(runtime: R) -> Wheel<R> {
         Wheel {
-            state: Mutex::new(State {
+            state: Mutex::new(WheelState {
                 runtime: Some(runtime),
-                who: Who::IoThread,
+                who: WheelHolder::IoThread,
                 drives: 0,
                 driver: None,
                 rung: Vec::new(),
@@ -104,7 +104,7 @@ impl<R: Clone> Wheel<R> {
     }
 
     /// Has the driving thread look what there is to do.
-    fn answer(&self, mut state: MutexGuard<'_, State<R>>, waker: &Waker) {
+    fn answer(&self, mut state: MutexGuard<'_, WheelState<R>>, waker: &Waker) {
         match &mut state.driver {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -124,19 +124,19 @@ impl<R: Clone> Wheel<R> {
         let mut breaths = 0;
         loop {
             let seen = state.drives;
-            let in_need = |s: &State<R>| s.stop || s.wanted && s.who == Who::Nobody;
+            let in_need = |s: &WheelState<R>| s.stop || s.wanted && s.who == WheelHolder::Nobody;
             state = wait_a_breath(&self.needed, state, |s| !in_need(s));
             if state.stop {
                 return false;
             }
             breaths = if state.drives == seen { breaths + 1 } else { 0 };
             match state.who {
-                Who::Nobody if state.wanted || breaths > 0 => {
-                    state.who = Who::IoThread;
+                WheelHolder::Nobody if state.wanted || breaths > 0 => {
+                    state.who = WheelHolder::IoThread;
                     state.wanted = false;
                     return true;
                 }
-                Who::Caller if breaths > TURN => {
+                WheelHolder::Caller if breaths > TURN => {
                     state.wanted = true;
                     state.wake_driver();
                 }
@@ -174,17 +174,17 @@ impl<R: Clone> Wheel<R> {
         let idle = state.rung.is_empty();
         state.rung.extend(wakers);
         let first = idle && !state.rung.is_empty();
-        if !from_caller || state.who == Who::Caller || state.parked > 0 {
+        if !from_caller || state.who == WheelHolder::Caller || state.parked > 0 {
             state.crowded_until = now + CROWDED;
         }
         match state.who {
-            Who::IoThread if !first => {}
-            Who::IoThread => state.wake_driver(),
-            Who::Caller => {
+            WheelHolder::IoThread if !first => {}
+            WheelHolder::IoThread => state.wake_driver(),
+            WheelHolder::Caller => {
                 state.wanted = true;
                 state.wake_driver();
             }
-            Who::Nobody => {
+            WheelHolder::Nobody => {
                 state.wanted = true;
                 self.needed.notify_one();
             }
@@ -200,13 +200,13 @@ impl<R: Clone> Wheel<R> {
                 return None;
             }
             match state.who {
-                Who::Nobody if !state.wanted && !state.stop => {
+                WheelHolder::Nobody if !state.wanted && !state.stop => {
                     let runtime = state.runtime.clone()?;
-                    state.who = Who::Caller;
+                    state.who = WheelHolder::Caller;
                     state.drives += 1;
                     return Some(runtime);
                 }
-                Who::IoThread if state.is_quiet(&now) => {
+                WheelHolder::IoThread if state.is_quiet(&now) => {
                     state.asked = true;
                     state.wake_driver();
                     state = wait(&self.given, state);
@@ -231,7 +231,7 @@ impl<R: Clone> Wheel<R> {
     pub(super) fn park(&self) {
         let mut state = lock(&self.state);
         state.parked += 1;
-        if state.who == Who::Nobody {
+        if state.who == WheelHolder::Nobody {
             state.wanted = true;
             self.needed.notify_one();
         }
@@ -243,7 +243,7 @@ impl<R: Clone> Wheel<R> {
     }
 }
 
-impl<R> State<R> {
+impl<R> WheelState<R> {
     /// No thread but one blocking caller has needed the I/O for a while.
     fn is_quiet(&self, now: &impl Fn() -> Instant) -> bool {
         let alone = self.parked == 0 && !self.asked && !self.stop;
@@ -257,7 +257,7 @@ impl<R> State<R> {
     }
 
     fn leave(&mut self) {
-        self.who = Who::Nobody;
+        self.who = WheelHolder::Nobody;
         self.driver = None;
     }
 }

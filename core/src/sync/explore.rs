@@ -27,14 +27,14 @@ pub(crate) fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'stat
 /// A waker that keeps a ring until a thread waits for it. Where none ever comes, loom reports the
 /// deadlock.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct ExploreWaker {
     rung: Mutex<bool>,
     told: Condvar,
 }
 
-impl Bell {
-    pub(crate) fn new() -> Arc<Bell> {
-        Arc::new(Bell {
+impl ExploreWaker {
+    pub(crate) fn new() -> Arc<ExploreWaker> {
+        Arc::new(ExploreWaker {
             rung: Mutex::new(false),
             told: Condvar::new(),
         })
@@ -54,7 +54,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for ExploreWaker {
     fn wake(self: Arc<Self>) {
         self.ring();
     }
@@ -62,7 +62,7 @@ impl Wake for Bell {
 
 /// Waits for what `poll` brings, polling it only at first and when it was woken.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
-    let bell = Bell::new();
+    let bell = ExploreWaker::new();
     let waker = Waker::from(bell.clone());
     let mut future = pin!(poll_fn(|cx| poll(cx)));
     loop {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use quorlock::binding::{Made, lock};
+use quorlock::binding::{LazyValue, lock};
 
 use super::frame;
 use crate::kept::{ForkSafe, name};
@@ -62,7 +62,7 @@ struct SiteRange {
 
 type SiteCache = HashMap<usize, (Py<PyAny>, Arc<[SiteRange]>)>;
 
-static SITES: Made<Mutex<SiteCache>> = Made::new(Mutex::default);
+static SITES: LazyValue<Mutex<SiteCache>> = LazyValue::new(Mutex::default);
 
 /// So many functions are known at a time. Programs have fewer that hold locks, unless they make functions.
 const MOST: usize = 4096;

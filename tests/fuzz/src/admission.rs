@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock::sim::Instant;
 use quorlock::sim::admission::{
-    Admission, Expected, Info, Newness, Observation, Record, Refusal, Roster, Survey,
+    Admission, Expectation, Info, Newness, Observation, Record, Refusal, Roster, Survey,
     may_have_voted,
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn run(data: &[u8]) {
     }
     let run = info.run.as_deref().map(|run| run.get(..16).unwrap_or(run));
     for guard in [true, false] {
-        let expected = Expected::new("s", 3, Duration::from_secs(60), 0.01, guard);
+        let expected = Expectation::new("s", 3, Duration::from_secs(60), 0.01, guard);
         let newness = info.newness(&text, expected.quarantine);
         if let Newness::Young(left) = newness {
             assert!(!left.is_zero() && left <= expected.quarantine);
@@ -42,7 +42,13 @@ pub(crate) fn run(data: &[u8]) {
         }
     }
     let now = Instant(0);
-    let roster = Roster::new(&Expected::new("s", 3, Duration::from_secs(1), 0.01, true));
+    let roster = Roster::new(&Expectation::new(
+        "s",
+        3,
+        Duration::from_secs(1),
+        0.01,
+        true,
+    ));
     let _ = roster.meet(0, "a", run, now);
     let _ = roster.admit(0, &stored, now);
     let _ = roster.meet(1, "b", run, now);
@@ -50,7 +56,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// What a node becomes that shows this, in a set whose other nodes are known.
-fn decided(expected: &Expected, stored: &str, run: Option<&str>, lost: (Newness, bool)) {
+fn decided(expected: &Expectation, stored: &str, run: Option<&str>, lost: (Newness, bool)) {
     let (newness, voted) = lost;
     let survey = Survey::new(
         expected.clone(),

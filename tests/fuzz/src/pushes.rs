@@ -3,7 +3,7 @@
 
 use std::io;
 
-use quorlock::sim::probe::pushes::{Came, Stream};
+use quorlock::sim::probe::pushes::{PushKind, PushStream};
 
 /// The first byte says how long the pieces are.
 pub(crate) const SEEDS: &[&[u8]] = &[
@@ -26,16 +26,16 @@ pub(crate) fn run(data: &[u8]) {
     let (pieces, pieces_end) = read(stream, usize::from(*piece).max(1));
     assert_eq!(whole, pieces);
     assert_eq!(whole_end.is_ok(), pieces_end.is_ok());
-    let messages = whole.iter().filter(|c| matches!(c, Came::Message(_)));
+    let messages = whole.iter().filter(|c| matches!(c, PushKind::Message(_)));
     assert!(messages.count() <= occurrences(stream, b"message\r\n"));
-    let told = |c: &&Came| matches!(c, Came::Message(_) | Came::Subscribed);
+    let told = |c: &&PushKind| matches!(c, PushKind::Message(_) | PushKind::Subscribed);
     assert!(whole.iter().filter(told).count() <= occurrences(stream, b"in\r\n"));
-    let pushes = whole.iter().filter(|c| **c != Came::Reply).count();
+    let pushes = whole.iter().filter(|c| **c != PushKind::Reply).count();
     assert!(pushes <= occurrences(stream, b">"));
 }
 
-fn read(stream: &[u8], piece: usize) -> (Vec<Came>, io::Result<()>) {
-    let (mut input, mut came) = (Stream::new(INBOX), Vec::new());
+fn read(stream: &[u8], piece: usize) -> (Vec<PushKind>, io::Result<()>) {
+    let (mut input, mut came) = (PushStream::new(INBOX), Vec::new());
     for piece in stream.chunks(piece) {
         if let Err(error) = input.take(piece, &mut came) {
             return (came, Err(error));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::probe::{self, Said};
+use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{Op, Repair, Reply};
 
 /// The first byte chooses the request.
@@ -54,7 +54,7 @@ pub(crate) fn run(data: &[u8]) {
     // As many replies as there are.
     while let Ok(Some((said, end))) = probe::read(op, bytes) {
         assert!(0 < end && end <= bytes.len());
-        if let Said::Reply(reply, _) = &said {
+        if let ProbeReply::Reply(reply, _) = &said {
             assert!(fits(op, reply), "{op:?} {reply:?}");
             assert!(!is_vote(reply) || says_so(&bytes[..end]), "{reply:?}");
         }

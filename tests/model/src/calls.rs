@@ -297,7 +297,7 @@ impl Calls {
                 fence_ttl,
                 mode,
                 adopts: adopts.then(|| {
-                    Box::new(sim::Adopted {
+                    Box::new(sim::Adoption {
                         value: self.old(node, keys, at),
                         ban: self.often_long(3_000_000),
                     })

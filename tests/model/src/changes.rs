@@ -35,7 +35,7 @@ pub const DIRECTED: &[Change] = &[
     change(
         "extend",
         "if own then call('PEXPIRE'",
-        "call('ZADD', K[2], '0', '') call('ZREM', K[2], '')\nif own then call('PEXPIRE'",
+        "call('ZADD', bans, '0', '') call('ZREM', bans, '')\nif own then call('PEXPIRE'",
     ),
     change(
         "extend",
@@ -56,8 +56,12 @@ pub const DIRECTED: &[Change] = &[
     change("release", "and token or nil", "and token or of"),
     change("adopt", "and token or nil", "and token or of"),
     change("adopt", "if not banned then", "if false then"),
-    change("release", "if ban and A[1] ~= '' and", "if A[1] ~= '' and"),
-    change("release", "if ban and A[1] ~= '' and", "if false and"),
+    change(
+        "release",
+        "if ban and my_value ~= '' and",
+        "if my_value ~= '' and",
+    ),
+    change("release", "if ban and my_value ~= '' and", "if false and"),
     change(
         "release",
         "free and form ~= '&' and not (held and form == '-')",
@@ -65,10 +69,14 @@ pub const DIRECTED: &[Change] = &[
     ),
     change(
         "release",
-        "A[5] and A[1] ~= '' and free",
-        "A[5] and A[1] ~= '' and held",
+        "keep and my_value ~= '' and free",
+        "keep and my_value ~= '' and held",
     ),
-    change("release", "A[5] and A[1] ~= '' and free", "A[5] and free"),
+    change(
+        "release",
+        "keep and my_value ~= '' and free",
+        "keep and free",
+    ),
     change(
         "release",
         "free and form ~= '&' and not (held",
@@ -76,12 +84,12 @@ pub const DIRECTED: &[Change] = &[
     ),
     change(
         "release",
-        "(form or not value and redis.pcall('ZCARD', K[2]) ~= 0) and tonumber",
+        "(form or not value and redis.pcall('ZCARD', queue) ~= 0) and tonumber",
         "form and tonumber",
     ),
     change(
         "release",
-        "(form or not value and redis.pcall('ZCARD', K[2]) ~= 0) and tonumber",
+        "(form or not value and redis.pcall('ZCARD', queue) ~= 0) and tonumber",
         "(form or not value) and tonumber",
     ),
     change(
@@ -106,10 +114,10 @@ pub const DIRECTED: &[Change] = &[
         "lease(value) == mine or form == '='",
         "lease(value) == mine or form",
     ),
-    change("acquire", "call('GET', K[1])", "redis.pcall('GET', K[1])"),
+    change("acquire", "call('GET', lock)", "redis.pcall('GET', lock)"),
     change("extend", "    value = ''\n", "    value = nil\n"),
     change("release", "    value = ''\n", "    value = nil\n"),
-    change("acquire", "A[8] ~= ''", "true"),
+    change("acquire", "counter_life ~= ''", "true"),
     change("release", "redis.pcall('ZREM'", "call('ZREM'"),
     change(
         "release",
@@ -128,7 +136,7 @@ pub const STRANGERS: &[Change] = &[
     change("adopt", "theirs ~= banned", "false"),
     change(
         "extend",
-        "'=' and stands and lease(whose) == mine",
+        "'=' and stands and lease(occupant) == mine",
         "'=' and stands",
     ),
     change(
@@ -136,22 +144,26 @@ pub const STRANGERS: &[Change] = &[
         "(not value or form == '@'",
         "(true or form == '@'",
     ),
-    change("release", "if ban and A[1] ~= '' and", "if A[1] ~= '' and"),
     change(
         "release",
-        "if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then",
-        "if form == '&' then call('DEL', K[3])",
+        "if ban and my_value ~= '' and",
+        "if my_value ~= '' and",
     ),
-    change("share", "not string.find(whose, '^s')", "false"),
+    change(
+        "release",
+        "if form == '&' and my_value ~= '' and call('ZREM', shared, my_value) == 1 then",
+        "if form == '&' then call('DEL', shared)",
+    ),
+    change("share", "not string.find(occupant, '^s')", "false"),
     change("reserve", "not value or form and", "true or form and"),
-    change("hextend", " or call('HGET', K[2], A[2]) ~= '1'", ""),
+    change("hextend", " or call('HGET', tokens, token) ~= '1'", ""),
     change("hrelease", "if counted ~= '1' then", "if false then"),
 ];
 
 /// Those that only a command which is refused shows.
 pub const REFUSED: &[Change] = &[
     // As it was once: the owner's count before all else, and its token as if it were counted.
-    change("hacquire", "A[2], '0')", "A[2], '1')"),
+    change("hacquire", "token, '0')", "token, '1')"),
     change("hrelease", "if counted ~= '1' then", "if not counted then"),
     change(
         "release",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::names::record_key;
-use quorlock::sim::probe::{self, Said};
+use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{self, AfterRelease, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits};
 
 use crate::calls::{INBOXES, Keys, NAMESPACE, keys};
@@ -251,7 +251,7 @@ impl Case<'_> {
                     Mode::Exclusive
                 },
                 adopts: option(words, "of").map(|name| {
-                    Box::new(sim::Adopted {
+                    Box::new(sim::Adoption {
                         value: Value(form(name).into()),
                         ban: millis(words, "ban", 1000),
                     })
@@ -273,7 +273,7 @@ impl Case<'_> {
         let command = probe::command(&request, NAMESPACE, record, !has("warm"));
         self.game.send(&command)?;
         let answer = self.server().said(op)?;
-        if let Said::Reply(Reply::Failed(fault), _) = &answer {
+        if let ProbeReply::Reply(Reply::Failed(fault), _) = &answer {
             return Ok(format!("fault {:?}", fault.kind));
         }
         let heard = self.game.listener.heard()?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use quorlock::sim::names::{quarantine_key, record_key};
-use quorlock::sim::probe::{self, Said};
+use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{
     Instant, MemoryNode, Mode, NodeQueue, Op, OtherRecord, Reply, Request, ReservedFor,
     StoredValue, native,
@@ -253,9 +253,9 @@ impl Game {
                             || reply == Reply::Banned
                             || matches!(request.op, Op::Inspect | Op::Reserve { .. });
                         let told = always || !plain && request.op != Op::Release;
-                        Said::Reply(reply, told.then_some(now))
+                        ProbeReply::Reply(reply, told.then_some(now))
                     }
-                    Err(OtherRecord) => Said::OtherRecord,
+                    Err(OtherRecord) => ProbeReply::OtherRecord,
                 };
                 self.count(&kind(request, &ours, !messages.is_empty()));
                 let messages = messages.into_iter();
@@ -307,7 +307,7 @@ impl Game {
         let time = time.map(|digits| String::from_utf8_lossy(&digits).parse::<u64>());
         let time: Vec<u64> = time.collect::<Result<_, _>>().map_err(io::Error::other)?;
         let theirs = (
-            native::Voted { stored, counted },
+            native::NativeReplies { stored, counted },
             native::Trailer {
                 admitted: record.is_none()
                     || text(&found[0]).as_deref() == record.map(str::as_bytes),
@@ -426,7 +426,7 @@ fn listed(mut pairs: Vec<(i64, Vec<u8>)>) -> Vec<u8> {
 }
 
 /// An answer and what was published with it.
-fn said(answer: &Said, messages: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> String {
+fn said(answer: &ProbeReply, messages: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> String {
     let shown = |(inbox, text): (Vec<u8>, Vec<u8>)| {
         format!(" {} to {}", text.escape_ascii(), inbox.escape_ascii())
     };
@@ -521,7 +521,7 @@ fn shown(contents: &Contents) -> String {
 }
 
 /// The kind of an answer, by request and reply, and whether somebody was told.
-fn kind(request: &Request, said: &Said, told: bool) -> String {
+fn kind(request: &Request, said: &ProbeReply, told: bool) -> String {
     let word = |text: String| text.split([' ', '(']).next().unwrap_or_default().to_owned();
     let op = match request.op {
         Op::Extend { repair, .. } => format!("extend/{repair:?}"),
@@ -538,7 +538,7 @@ fn kind(request: &Request, said: &Said, told: bool) -> String {
     };
     let and = if told { " and a message" } else { "" };
     match said {
-        Said::Reply(
+        ProbeReply::Reply(
             Reply::Refused {
                 place: Some(place),
                 subscribers,
@@ -554,7 +554,7 @@ fn kind(request: &Request, said: &Said, told: bool) -> String {
             let heard = if *subscribers == 0 { ", deaf" } else { "" };
             format!("{op} Refused, {place}{heard}")
         }
-        Said::Reply(reply, _) => format!("{op} {}{and}", word(format!("{reply:?}"))),
+        ProbeReply::Reply(reply, _) => format!("{op} {}{and}", word(format!("{reply:?}"))),
         said => format!("{op} {said:?}"),
     }
 }

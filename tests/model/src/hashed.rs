@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::names;
-use quorlock::sim::probe::{self, Said};
+use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{
     AfterRelease, Field, Instant, Keys, MemoryNode, Mode, Op, OtherRecord, Repair, Request, Value,
     Waits,
@@ -217,13 +217,15 @@ impl Game {
                 let theirs = self.server.said(request.op)?;
                 let (answer, _) = node.execute(request, record.as_deref(), at);
                 let ours = match answer {
-                    Ok(reply) => Said::Reply(reply, (request.op != Op::Release).then_some(*now)),
-                    Err(OtherRecord) => Said::OtherRecord,
+                    Ok(reply) => {
+                        ProbeReply::Reply(reply, (request.op != Op::Release).then_some(*now))
+                    }
+                    Err(OtherRecord) => ProbeReply::OtherRecord,
                 };
                 let word =
                     |text: String| text.split([' ', '(']).next().unwrap_or_default().to_owned();
                 let kind = match &ours {
-                    Said::Reply(reply, _) => word(format!("{reply:?}")),
+                    ProbeReply::Reply(reply, _) => word(format!("{reply:?}")),
                     other => format!("{other:?}"),
                 };
                 let op = word(format!("{:?}", request.op));

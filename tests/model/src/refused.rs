@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming};
-use quorlock::sim::probe::{self, Said};
+use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waits};
 use quorlock_sim::random::Random;
 
@@ -142,7 +142,7 @@ impl Lock<'_> {
         value: &Value,
         shared: bool,
         refuse: Option<&str>,
-    ) -> io::Result<Said> {
+    ) -> io::Result<ProbeReply> {
         let mode = if shared {
             Mode::Shared
         } else {
@@ -232,7 +232,7 @@ impl Lock<'_> {
     /// What is wrong with an answer, and with what is there after it.
     fn wrong(
         &mut self,
-        said: &Said,
+        said: &ProbeReply,
         value: &Value,
         before: &BTreeSet<Vec<u8>>,
         after: &BTreeSet<Vec<u8>>,
@@ -243,9 +243,9 @@ impl Lock<'_> {
             .any(|holder| **holder != *value.0 && !after.contains(holder));
         let counted = self.counted()?;
         let told = match said {
-            Said::Reply(Reply::Granted { .. } | Reply::Extended { .. }, _) => has(after),
-            Said::Reply(Reply::Released { held }, _) => !has(after) && *held == has(before),
-            Said::Reply(Reply::NotMine, _) => !has(before),
+            ProbeReply::Reply(Reply::Granted { .. } | Reply::Extended { .. }, _) => has(after),
+            ProbeReply::Reply(Reply::Released { held }, _) => !has(after) && *held == has(before),
+            ProbeReply::Reply(Reply::NotMine, _) => !has(before),
             _ => true,
         };
         Ok(if undone {

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use quorlock::sim::{Op, probe, probe::Said};
+use quorlock::sim::{Op, probe, probe::ProbeReply};
 
 /// A connection to the server.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// The answer to a request, as a client reads it.
-    pub fn said(&mut self, op: Op) -> io::Result<Said> {
+    pub fn said(&mut self, op: Op) -> io::Result<ProbeReply> {
         loop {
             if let Some((said, end)) = probe::read(op, &self.input)? {
                 self.input.drain(..end);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::names::{self, Naming};
-use quorlock::sim::probe::{self, Said};
+use quorlock::sim::probe::{self, ProbeReply};
 use quorlock::sim::{
-    Adopted, AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
+    Adoption, AfterRelease, Keys, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits,
 };
 
 use crate::calls::{INBOXES, NAMESPACE};
@@ -236,7 +236,7 @@ fn requests(form: &str, op: Op, value: &[u8]) -> Vec<Request> {
         Op::Acquire { .. } => {
             all.push(with(&|keys| keys.mode = Mode::Shared));
             // By a new value of its own, in place of that.
-            let adopts = Box::new(Adopted {
+            let adopts = Box::new(Adoption {
                 value: Value(value.into()),
                 ban: TTL,
             });
@@ -305,7 +305,7 @@ fn ask(game: &mut Game, form: &str, request: &Request) -> io::Result<Option<Stri
     let after = has(game, &keys)?;
     let gives = matches!(
         said,
-        Said::Reply(
+        ProbeReply::Reply(
             Reply::Extended { .. }
                 | Reply::Confirmed
                 | Reply::Released { held: true }
@@ -431,13 +431,13 @@ fn redisson(game: &mut Game) -> io::Result<Option<String>> {
                 let mut after = has(game, &keys)?;
                 // Who has the owner's name may enter beside it: what it adds is its own.
                 let enters =
-                    owner == OWNER && matches!(said, Said::Reply(Reply::Granted { .. }, _));
+                    owner == OWNER && matches!(said, ProbeReply::Reply(Reply::Granted { .. }, _));
                 if enters && after.count.as_deref() == Some(b"2") {
                     after.count = before.count.clone();
                 }
                 let gives = matches!(
                     said,
-                    Said::Reply(
+                    ProbeReply::Reply(
                         Reply::Extended { .. } | Reply::Confirmed | Reply::Released { held: true },
                         _
                     )

@@ -1,6 +1,6 @@
 //! How the directed table writes what is on a node, and what it says.
 
-use quorlock::sim::probe::Said;
+use quorlock::sim::probe::ProbeReply;
 use quorlock::sim::{Reply, Value};
 
 use crate::calls::INBOXES;
@@ -147,9 +147,9 @@ pub fn written(stored: &[u8]) -> String {
 }
 
 /// What a node answered.
-pub fn said(answer: &Said) -> String {
+pub fn said(answer: &ProbeReply) -> String {
     let reply = match answer {
-        Said::Reply(reply, _) => reply,
+        ProbeReply::Reply(reply, _) => reply,
         other => return format!("{other:?}"),
     };
     match reply {

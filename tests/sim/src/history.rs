@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::LossReason;
-use quorlock::sim::native::{Outcome, Voted};
+use quorlock::sim::native::{NativeReplies, Outcome};
 use quorlock::sim::{AfterRelease, Op, Reply, Request};
 
 use crate::neighbour::place_of;
@@ -80,7 +80,7 @@ pub enum Happened {
         message: u64,
         client: usize,
         asked: Asked,
-        voted: Voted,
+        voted: NativeReplies,
     },
     /// The end of its write shows what that vote is worth.
     Counted {

@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use quorlock::sim::{AuxKeys, Field, Hold, Keys, LockId, Mode, Waits};
+use quorlock::sim::{AuxKeys, ClaimCell, Field, Keys, LockId, Mode, Waits};
 use quorlock::{Layout, Lock};
 
 use crate::contender::{Client, KEYS, NAMES};
@@ -121,7 +121,7 @@ pub fn place_of_key(key: &[u8]) -> usize {
 }
 
 /// Which of the locks a hold is of.
-pub fn place_of_hold(hold: &Hold) -> usize {
+pub fn place_of_hold(hold: &ClaimCell) -> usize {
     match hold.mode().slot() {
         Some(slot) => NAMES.len() + slot as usize,
         None => place_of(&hold.terms().keys),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quorlock::defaults;
 use quorlock::sim::Waits;
-use quorlock::sim::admission::Expected;
+use quorlock::sim::admission::Expectation;
 
 use crate::contender::{KEYS, NAMES};
 use crate::death;
@@ -285,7 +285,7 @@ impl Plan {
     }
 
     /// Clients that expect another longest ttl, or no guard where there is one.
-    fn strays(&self, expected: &Expected, random: &Random) -> Vec<(usize, Expected)> {
+    fn strays(&self, expected: &Expectation, random: &Random) -> Vec<(usize, Expectation)> {
         // One that is refused would end the waiting of the calm at the end.
         if self.stray.is_none() || self.tail > 0 || self.several || self.clients < 2 {
             return Vec::new();
@@ -295,7 +295,7 @@ impl Plan {
             stray.guard = false;
         } else {
             let max_ttl = self.max_ttl().mul_f64(*random.pick(&[0.2, 0.5, 2.0]));
-            stray = Expected::new("s", self.nodes, max_ttl, DRIFT, expected.guard);
+            stray = Expectation::new("s", self.nodes, max_ttl, DRIFT, expected.guard);
         }
         self.stray
             .map(|client| (client, stray))

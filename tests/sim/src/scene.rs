@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::admission::Expected;
+use quorlock::sim::admission::Expectation;
 
 use crate::plan::{DRIFT, Plan, Swarm, waits};
 use crate::random::Random;
@@ -230,7 +230,7 @@ impl Scene {
 
     /// On what terms the clients admit nodes, where these differ.
     pub fn admission(&self, terms: Admission, max_ttl: Duration) -> Admission {
-        let of = |nodes, max_ttl| Expected::new("s", nodes, max_ttl, DRIFT, true);
+        let of = |nodes, max_ttl| Expectation::new("s", nodes, max_ttl, DRIFT, true);
         let nodes = terms.expected.nodes;
         match self.kind {
             Kind::OtherTerms => Admission {

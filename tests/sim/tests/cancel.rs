@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Asked, Hold, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
+use quorlock::sim::{
+    AcquireResult, ClaimCell, Inbox, LeaseOptions, LockParams, Set, Timing, Wait, Waits, acquire,
+};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
@@ -59,13 +61,13 @@ const WAITS: Waits = Waits {
     most: 10_000,
 };
 
-fn terms() -> Terms {
-    Terms {
+fn terms() -> LockParams {
+    LockParams {
         keys: keys_of(KEY, WAITS, None),
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
-        asked: Asked::default(),
+        asked: LeaseOptions::default(),
         bound: None,
         group: Default::default(),
     }
@@ -113,7 +115,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
     if let Case::Contended = case {
         let set = set(&world, 1);
         world.spawn(1, async move {
-            let hold = Hold::begin(&set, &terms(), 1, None);
+            let hold = ClaimCell::begin(&set, &terms(), 1, None);
             assert!(poll_fn(|cx| hold.poll_verdict(cx)).await.is_ok());
             let until = set.clock.now() + Duration::from_millis(60);
             set.clock.sleep_until(until).await;
@@ -153,7 +155,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
             }
         })
         .await;
-        if let Some(Acquired::Hold(hold)) = hold {
+        if let Some(AcquireResult::Won(hold)) = hold {
             result.fetch_add(1, Ordering::Relaxed);
             hold.release();
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::LossReason;
-use quorlock::sim::native::{Outcome, Voted};
+use quorlock::sim::native::{NativeReplies, Outcome};
 use quorlock::sim::{AfterRelease, Cause, Fault, FaultKind, Op, Repair, Reply};
 use quorlock_sim::history::{Asked, Entry, Happened, History, ORACLES, is_well_formed, legend};
 use quorlock_sim::plan::Plan;
@@ -193,7 +193,7 @@ fn events() -> Vec<Happened> {
             message: 9,
             client,
             asked: requests().remove(3),
-            voted: Voted {
+            voted: NativeReplies {
                 stored,
                 counted: stored,
             },

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use quorlock::Client;
-use quorlock::sim::probe::{Said, read};
+use quorlock::sim::probe::{ProbeReply, read};
 use quorlock::sim::{
     Cause, Fault, FaultKind, Inbox, Instant, Link, Op, Reply, Request, RequestContext, Set, Sink,
     Subscriber, Waits, Wakers, Watchdog,
@@ -182,7 +182,7 @@ fn said() -> Vec<(&'static str, String, Reply)> {
         };
         let answer = read(op, format!("{wire}\r\n").as_bytes());
         match answer.expect("it is RESP").expect("whole").0 {
-            Said::Reply(reply, None) => said.push((whose, wire.to_owned(), reply)),
+            ProbeReply::Reply(reply, None) => said.push((whose, wire.to_owned(), reply)),
             other => panic!("{wire}: {other:?}"),
         }
     }

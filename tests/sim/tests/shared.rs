@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Inbox, Instant, Keys, LocalQueues, Mode, Set, Terms, Timing, Wait, Waits,
-    acquire,
+    AcquireResult, Inbox, Instant, Keys, LeaseOptions, LocalQueues, LockParams, Mode, Set, Timing,
+    Wait, Waits, acquire,
 };
 use quorlock_sim::contender::{KEYS, keys_of};
 use quorlock_sim::random::Random;
@@ -21,9 +21,9 @@ const WAITS: Waits = Waits {
     most: 10_000,
 };
 
-fn terms(mode: Mode) -> Terms {
+fn terms(mode: Mode) -> LockParams {
     let keys = keys_of(KEYS[0], WAITS, Some(Duration::from_secs(600)));
-    Terms {
+    LockParams {
         keys: Arc::new(Keys {
             mode,
             ..(*keys).clone()
@@ -31,7 +31,7 @@ fn terms(mode: Mode) -> Terms {
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(250)),
         drift: 0.01,
-        asked: Asked::default(),
+        asked: LeaseOptions::default(),
         bound: None,
         group: Default::default(),
     }
@@ -131,7 +131,7 @@ fn play(how: Play, seed: u64) -> Seen {
                     max_waiters: 100,
                 };
                 let won = acquire(&set, &terms, b"k", wait, || None::<()>).await;
-                let Ok(Acquired::Hold(won)) = won else {
+                let Ok(AcquireResult::Won(won)) = won else {
                     panic!("nothing fails");
                 };
                 enter(&seen, mode, asked, clock.now());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock::Client;
 
-use super::{Found, found};
+use super::{ListState, found};
 use crate::clock::{now, time_of_day};
 use crate::events::{Event, Events};
 use crate::exit::{self, Failure};
@@ -56,7 +56,7 @@ pub fn top(client: &Client, names: Option<&str>) -> Result<i32, Failure> {
 /// What is seen.
 #[derive(Default)]
 struct View {
-    found: Option<Result<Found, Failure>>,
+    found: Option<Result<ListState, Failure>>,
     /// Only names that hold this.
     like: String,
     /// Keys go there.

@@ -20,14 +20,14 @@ pub enum Act {
     /// Look again after so long.
     Wait(Duration),
     /// Ask the command to end.
-    Term(Why),
+    Term(EndReason),
     /// End it.
     Kill,
 }
 
 /// Why a command has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum EndReason {
     /// The lock will be over in so long, for nothing lengthens it.
     Ending(Duration),
     /// It is lost, and that came without notice.
@@ -82,9 +82,9 @@ impl Guard {
             let why = match lost {
                 Some(reason) => {
                     self.kill_at = Some(now.saturating_add(self.grace));
-                    Why::Lost(reason)
+                    EndReason::Lost(reason)
                 }
-                None if remaining < self.early => Why::Ending(remaining),
+                None if remaining < self.early => EndReason::Ending(remaining),
                 None => return Act::Wait(remaining - self.early + Duration::from_millis(1)),
             };
             self.termed = true;
@@ -112,7 +112,7 @@ mod tests {
         let mut guard = Guard::new(ms(10_000), ms(10_000));
         assert_eq!(guard.look(ms(0), ms(9_900), None), Act::Wait(ms(6_901)));
         assert_eq!(guard.look(ms(6_900), ms(3_000), None), Act::Wait(ms(1)));
-        let why = Why::Ending(ms(2_999));
+        let why = EndReason::Ending(ms(2_999));
         assert_eq!(guard.look(ms(6_901), ms(2_999), None), Act::Term(why));
         assert_eq!(guard.look(ms(6_901), ms(2_999), None), Act::Wait(ms(2_799)));
         assert_eq!(guard.look(ms(9_700), ms(200), None), Act::Kill);
@@ -133,7 +133,7 @@ mod tests {
     fn a_loss_without_notice_leaves_the_grace() {
         let lost = Some(LossReason::Forced);
         let mut guard = Guard::new(ms(10_000), ms(700));
-        let why = Why::Lost(LossReason::Forced);
+        let why = EndReason::Lost(LossReason::Forced);
         assert_eq!(guard.look(ms(50), ms(0), lost), Act::Term(why));
         assert_eq!(guard.look(ms(50), ms(0), lost), Act::Wait(ms(700)));
         assert_eq!(guard.look(ms(750), ms(0), lost), Act::Kill);

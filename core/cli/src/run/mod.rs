@@ -29,8 +29,8 @@ use crate::times;
 use crate::voice::Voice;
 use child::Child;
 use front::{Front, Side};
-use supervise::{Ended, Outcome, Rules, supervise};
-use wait::{Patience, Without, acquire};
+use supervise::{LockEnd, Outcome, Rules, supervise};
+use wait::{NoLease, Patience, acquire};
 use warden::Warden;
 
 /// Variables of this program whose values may be secrets.
@@ -135,12 +135,12 @@ fn held(
     };
     let lease = match acquire((client, label), lock, patience, events, voice) {
         Ok(lease) => lease,
-        Err(Without::Signal(number)) => {
+        Err(NoLease::Signal(number)) => {
             let code = exit::SIGNAL + number;
             voice.tell(&json!({"event": "interrupted", "signal": number, "exit": code}));
             return Ok(code);
         }
-        Err(Without::Failed(error)) => return refused(options, lock, &error, voice),
+        Err(NoLease::Failed(error)) => return refused(options, lock, &error, voice),
     };
     let waited = now() - begun;
     if options.print_wait {
@@ -169,7 +169,7 @@ fn held(
     let mut child = match while_held(&lease, start)? {
         Ok(child) => child,
         Err(reason) => {
-            let ended = Ended::new(reason, &lease);
+            let ended = LockEnd::new(reason, &lease);
             voice.say(&format!(
                 "the lock was lost before the command was started, which it was not: {reason}{}",
                 ended.told()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::child::{Change, Child};
 use super::front::Front;
-use super::guard::{Act, Guard, Why};
+use super::guard::{Act, EndReason, Guard};
 use super::warden::Warden;
 use crate::clock::now;
 use crate::events::{Event, Events};
@@ -41,7 +41,7 @@ pub struct Outcome {
     /// What the command ended with.
     pub child: i32,
     /// Why it was stopped, or how the lock was lost under it.
-    pub lost: Option<Ended>,
+    pub lost: Option<LockEnd>,
     /// Whether the lock was still held when the command had ended.
     pub in_time: bool,
 }
@@ -67,7 +67,7 @@ pub fn supervise(
     // The warden knows the command before any report of it.
     tell_warden(child, &guard);
     voice.tell(&json!({"event": "started", "pid": child.pid()}));
-    let mut killed = Killed::No;
+    let mut killed = KillResult::No;
     // Polled for its waker: a loss ends the wait for the next event.
     let mut loss = lease.lost();
     let mut stopped = None;
@@ -108,10 +108,10 @@ pub fn supervise(
             }
             most = GROUP;
         }
-        if killed == Killed::No && warden.as_ref().is_some_and(Warden::has_killed) {
-            killed = Killed::Sent;
+        if killed == KillResult::No && warden.as_ref().is_some_and(Warden::has_killed) {
+            killed = KillResult::Sent;
         }
-        if killed == Killed::Sent {
+        if killed == KillResult::Sent {
             // Where it could be sent to some of them, the others are what is left.
             if child.is_out_of_reach() {
                 killed = kill_in_vain(voice);
@@ -123,17 +123,17 @@ pub fn supervise(
             Act::Wait(long) => most = most.min(long),
             Act::Term(why) => {
                 let how = match rules.kill {
-                    false => Asked::Not,
-                    true if child.signal(libc::SIGTERM) => Asked::InVain,
-                    true => Asked::Term,
+                    false => StopRequest::Not,
+                    true if child.signal(libc::SIGTERM) => StopRequest::InVain,
+                    true => StopRequest::Term,
                 };
                 let reason = word(why, lease);
-                if how == Asked::Term {
-                    stopped = Some(Ended::new(reason, lease));
+                if how == StopRequest::Term {
+                    stopped = Some(LockEnd::new(reason, lease));
                     // A command that is stopped could not end.
                     child.signal(libc::SIGCONT);
                 }
-                explain(why, how, &Ended::new(reason, lease), voice);
+                explain(why, how, &LockEnd::new(reason, lease), voice);
                 continue;
             }
             Act::Kill => {
@@ -142,7 +142,7 @@ pub fn supervise(
                         kill_in_vain(voice)
                     } else {
                         voice.say("the command has not ended in time: killed");
-                        Killed::Sent
+                        KillResult::Sent
                     };
                 }
                 continue;
@@ -175,7 +175,7 @@ pub fn supervise(
     if warden.as_ref().is_some_and(Warden::has_killed) {
         voice
             .say("the command was killed: this process stood still, and the lock was about to end");
-        stopped = stopped.or(Some(Ended::new(lease.ending().as_str(), lease)));
+        stopped = stopped.or(Some(LockEnd::new(lease.ending().as_str(), lease)));
     }
     // Before its number can be another's.
     drop(warden);
@@ -185,29 +185,29 @@ pub fn supervise(
     let lost = lost.or((!in_time).then_some("expired"));
     Outcome {
         child: child_code,
-        lost: lost.map(|reason| Ended::new(reason, lease)).or(stopped),
+        lost: lost.map(|reason| LockEnd::new(reason, lease)).or(stopped),
         in_time,
     }
 }
 
 /// Why a lock has ended, or is about to, and what its nodes have to do with it.
 #[derive(Debug)]
-pub struct Ended {
+pub struct LockEnd {
     /// As a word.
     pub reason: &'static str,
     nodes: Vec<NodeError>,
 }
 
-impl Ended {
+impl LockEnd {
     /// By this word, and as things stand.
-    pub fn new(reason: &'static str, lease: &Lease) -> Ended {
+    pub fn new(reason: &'static str, lease: &Lease) -> LockEnd {
         let is_theirs = ["expired", "refused", "forced"].contains(&reason);
         let nodes = if is_theirs {
             lease.answers()
         } else {
             Vec::new()
         };
-        Ended { reason, nodes }
+        LockEnd { reason, nodes }
     }
 
     /// What the nodes said, for programs.
@@ -233,7 +233,7 @@ impl Ended {
 
 /// Whether KILL was sent to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Killed {
+enum KillResult {
     No,
     Sent,
     /// This process may not signal some of it, and the user has seen that.
@@ -241,18 +241,18 @@ enum Killed {
 }
 
 /// Tells that what is left of the command cannot be killed.
-fn kill_in_vain(voice: &mut Voice) -> Killed {
+fn kill_in_vain(voice: &mut Voice) -> KillResult {
     voice.say(
         "processes of the command cannot be killed, for they have another user: they go on \
          without the lock",
     );
     voice.tell(&not_permitted(libc::SIGKILL));
-    Killed::InVain
+    KillResult::InVain
 }
 
 /// Whether a command was asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum StopRequest {
     /// It is to go on.
     Not,
     Term,
@@ -265,24 +265,24 @@ fn not_permitted(signal: i32) -> Value {
     json!({"event": "not_permitted", "signal": signal})
 }
 
-fn word(why: Why, lease: &Lease) -> &'static str {
+fn word(why: EndReason, lease: &Lease) -> &'static str {
     match why {
-        Why::Ending(_) => lease.ending().as_str(),
-        Why::Lost(reason) => reason.as_str(),
+        EndReason::Ending(_) => lease.ending().as_str(),
+        EndReason::Lost(reason) => reason.as_str(),
     }
 }
 
-fn explain(why: Why, how: Asked, ended: &Ended, voice: &mut Voice) {
+fn explain(why: EndReason, how: StopRequest, ended: &LockEnd, voice: &mut Voice) {
     let so = match how {
-        Asked::Not => "the command goes on",
-        Asked::Term => "the command gets TERM",
-        Asked::InVain => {
+        StopRequest::Not => "the command goes on",
+        StopRequest::Term => "the command gets TERM",
+        StopRequest::InVain => {
             "the command goes on, for it has another user, and may not be ended by this one"
         }
     };
     let (reason, nodes) = (ended.reason, ended.told());
     voice.say(&match why {
-        Why::Ending(left) => {
+        EndReason::Ending(left) => {
             let left = times::shown(left);
             let because = if reason == LossReason::MaxHold.as_str() {
                 "for it has been held for as long as --max-hold allows".to_owned()
@@ -291,13 +291,13 @@ fn explain(why: Why, how: Asked, ended: &Ended, voice: &mut Voice) {
             };
             format!("the lock ends in {left}, {because}: {so}")
         }
-        Why::Lost(_) => format!("the lock is lost: {reason}{nodes}; {so}"),
+        EndReason::Lost(_) => format!("the lock is lost: {reason}{nodes}; {so}"),
     });
-    let stopped = how == Asked::Term;
+    let stopped = how == StopRequest::Term;
     voice.tell(&json!({
         "event": "ending", "reason": reason, "stopped": stopped, "nodes": ended.nodes(),
     }));
-    if how == Asked::InVain {
+    if how == StopRequest::InVain {
         voice.tell(&not_permitted(libc::SIGTERM));
     }
 }

@@ -46,7 +46,7 @@ pub struct Patience {
 
 /// Why there is no lease.
 #[derive(Debug)]
-pub enum Without {
+pub enum NoLease {
     Failed(Error),
     /// This signal came.
     Signal(i32),
@@ -74,7 +74,7 @@ pub fn acquire(
     patience: Patience,
     events: &mut Events,
     voice: &mut Voice,
-) -> Result<Lease, Without> {
+) -> Result<Lease, NoLease> {
     let Patience { wait, hear, .. } = patience;
     let name = &String::from_utf8_lossy(lock.name());
     let begun = now();
@@ -101,7 +101,7 @@ pub fn acquire(
                 Poll::Ready(Ok(lease)) => break Ok(lease),
                 Poll::Ready(Err(error)) => {
                     let Some(at) = patience.votes_at(begun, &error) else {
-                        break Err(Without::Failed(error));
+                        break Err(NoLease::Failed(error));
                     };
                     stage = Stage::AwaitsVotes(at);
                     said = error.nodes().to_vec();
@@ -146,7 +146,7 @@ pub fn acquire(
         };
         match events.next(at.saturating_sub(now())) {
             Event::Signal { number, .. } if ENDS.contains(&number) => {
-                break Err(Without::Signal(number));
+                break Err(NoLease::Signal(number));
             }
             Event::Signal { number, .. } if number == libc::SIGTSTP => {
                 // Others are not to wait for a process that stands still.
@@ -212,17 +212,17 @@ async fn hear_clocks(lock: &Lock, until: Duration) {
 }
 
 /// What nodes lack for a lock that is not held.
-struct Lacking {
+struct MissingVotes {
     /// How many would vote, of how many.
     votes: (usize, usize),
     /// The others, and why not.
     nodes: Vec<(String, String)>,
 }
 
-impl Lacking {
+impl MissingVotes {
     /// `label`: of this client, whose attempt may have votes. `said`: what the nodes said to the last
     /// one, which tells more of those that only look as if they voted.
-    fn of(found: &Inspection, label: &str, said: &[NodeError]) -> Lacking {
+    fn of(found: &Inspection, label: &str, said: &[NodeError]) -> MissingVotes {
         let views = found.nodes();
         let mut nodes = Vec::new();
         for (i, view) in views.iter().enumerate() {
@@ -244,7 +244,7 @@ impl Lacking {
             };
             nodes.push((view.node().to_owned(), plain(&why)));
         }
-        Lacking {
+        MissingVotes {
             votes: (views.len() - nodes.len(), views.len()),
             nodes,
         }
@@ -281,7 +281,7 @@ fn tell(
     let holders = holder.and_then(|holder| holder.label());
     let since = holder.and_then(|holder| holder.since());
     let lacking = found.ok().filter(|_| holder.is_none());
-    let lacking = lacking.map(|found| Lacking::of(found, label, said));
+    let lacking = lacking.map(|found| MissingVotes::of(found, label, said));
     let mut parts = Vec::new();
     if ahead > 0 {
         parts.push(format!("{ahead} before us"));

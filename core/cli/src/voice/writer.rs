@@ -11,14 +11,14 @@ const BOUND: usize = 1024;
 /// After so long without any of it written, the rest is given up at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub struct Writer(Arc<Shared>);
+pub struct Writer(Arc<WriterQueue>);
 
-struct Shared {
-    state: Mutex<State>,
+struct WriterQueue {
+    state: Mutex<WriterState>,
     changed: Condvar,
 }
 
-struct State {
+struct WriterState {
     texts: VecDeque<String>,
     /// Where they go; the thread takes it when it begins.
     output: Option<Box<dyn Write + Send>>,
@@ -28,8 +28,8 @@ struct State {
 
 impl Writer {
     pub fn new(output: impl Write + Send + 'static) -> Writer {
-        Writer(Arc::new(Shared {
-            state: Mutex::new(State {
+        Writer(Arc::new(WriterQueue {
+            state: Mutex::new(WriterState {
                 texts: VecDeque::new(),
                 output: Some(Box::new(output)),
                 has_thread: false,
@@ -70,8 +70,8 @@ impl Writer {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl WriterQueue {
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

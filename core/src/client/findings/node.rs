@@ -10,14 +10,14 @@ use crate::error::shown;
 use crate::foreign;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{
-    DeleteByValue, Expected, Newness, QuarantineCause, Record, Rejection, beginning,
+    DeleteByValue, Expectation, Newness, QuarantineCause, Record, Rejection, beginning,
 };
 use crate::node::redis::connect::{Diagnosis, Obstacle, PLACELESS, RUNLESS};
 use crate::report::{Finding, NodeReport, Severity};
 
 /// By what a node is judged.
 pub(crate) struct Terms<'a> {
-    pub(crate) expected: &'a Expected,
+    pub(crate) expected: &'a Expectation,
     pub(crate) node_timeout: Duration,
     pub(crate) drift: f64,
     pub(crate) namespace: &'a str,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::{FIRST, of_set};
-use super::{Expected, Newness, Record};
+use super::{Expectation, Newness, Record};
 
 /// What a client sees of a node on one connection.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub enum Refusal {
 /// What is known of the nodes of a set.
 #[derive(Debug)]
 pub(super) struct SetView {
-    expected: Expected,
+    expected: Expectation,
     /// The nodes as messages name them.
     names: Vec<Arc<str>>,
     shown: Vec<ShownRecord>,
@@ -94,7 +94,7 @@ pub(super) struct SetView {
 impl SetView {
     /// Nothing is known. `names`: of the nodes, as messages have them, and
     /// whether each lives in this process.
-    pub(super) fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> SetView {
+    pub(super) fn new(expected: Expectation, names: Vec<(Arc<str>, bool)>) -> SetView {
         let shown = |(_, apart): &(_, bool)| {
             if *apart {
                 ShownRecord::Apart

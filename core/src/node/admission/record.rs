@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Expected;
+use super::Expectation;
 use crate::foreign;
 
 /// The protocol of docs/reference/protocol.md.
@@ -74,7 +74,7 @@ impl Record {
     }
 
     /// The record of a node of that name in a set of that epoch.
-    pub fn new(expected: &Expected, epoch: u64, node: &str, run: Option<&str>) -> Record {
+    pub fn new(expected: &Expectation, epoch: u64, node: &str, run: Option<&str>) -> Record {
         Record {
             set_name: expected.set_name.clone(),
             epoch,
@@ -87,12 +87,12 @@ impl Record {
     }
 
     /// The pledge of a node without a record to a set that is being founded.
-    pub(super) fn pledge(expected: &Expected, node: &str, run: Option<&str>) -> Record {
+    pub(super) fn pledge(expected: &Expectation, node: &str, run: Option<&str>) -> Record {
         Record::new(expected, PLEDGED, node, run)
     }
 
     /// The record of the same node in a set of that epoch, in its present run.
-    pub(super) fn renewed(self, expected: &Expected, epoch: u64, run: Option<&str>) -> Record {
+    pub(super) fn renewed(self, expected: &Expectation, epoch: u64, run: Option<&str>) -> Record {
         Record {
             epoch,
             run: vouched(expected, run),
@@ -126,7 +126,7 @@ impl Record {
     /// What of the record is not as the expected set has it, field by field; nothing
     /// where it is of that set. `epoch` is that of the set's other nodes, as far as it
     /// is known.
-    pub(crate) fn differences(&self, expected: &Expected, epoch: Option<u64>) -> Vec<String> {
+    pub(crate) fn differences(&self, expected: &Expectation, epoch: Option<u64>) -> Vec<String> {
         let mut found = Vec::new();
         if self.set_name != expected.set_name {
             found.push(format!(
@@ -166,7 +166,7 @@ impl Record {
     }
 }
 
-fn vouched(expected: &Expected, run: Option<&str>) -> String {
+fn vouched(expected: &Expectation, run: Option<&str>) -> String {
     // A record written without a guard vouches for no run: to a client with a guard the node counts
     // as restarted.
     run.filter(|_| expected.guard).unwrap_or(NO_RUN).to_owned()
@@ -174,7 +174,7 @@ fn vouched(expected: &Expected, run: Option<&str>) -> String {
 
 /// Reads a node's record, or says why it is not one of the expected set.
 pub(super) fn of_set(
-    expected: &Expected,
+    expected: &Expectation,
     text: &str,
     epoch: Option<u64>,
 ) -> Result<Record, String> {

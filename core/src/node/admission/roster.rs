@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::{Expected, Record};
+use super::{Expectation, Record};
 use crate::clock::Instant;
 use crate::mutex::lock;
 
@@ -30,7 +30,7 @@ struct RosterEntry {
 
 impl Roster {
     /// A roster for the nodes of such a set: as long as a vote may stand there.
-    pub fn new(expected: &Expected) -> Roster {
+    pub fn new(expected: &Expectation) -> Roster {
         Roster {
             memory: expected.quarantine,
             seats: Mutex::default(),
@@ -121,7 +121,13 @@ mod tests {
     const NOW: Instant = Instant(1_000);
 
     fn roster() -> Roster {
-        Roster::new(&Expected::new("s", 3, Duration::from_millis(9), 0.01, true))
+        Roster::new(&Expectation::new(
+            "s",
+            3,
+            Duration::from_millis(9),
+            0.01,
+            true,
+        ))
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::foreign;
 
 /// What a server says of itself; `None` where it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct ServerFacts {
     pub(crate) flavor: Flavor,
     /// `master` or `replica`.
     pub(crate) role: Option<&'static str>,
@@ -21,9 +21,9 @@ pub(crate) struct Server {
     pub(crate) memory_limit: Option<u64>,
 }
 
-impl Server {
+impl ServerFacts {
     /// Reads the text of `INFO`.
-    pub(crate) fn parse(text: &str) -> Server {
+    pub(crate) fn parse(text: &str) -> ServerFacts {
         let lines = || {
             text.lines()
                 .filter_map(|line| line.trim_end().split_once(':'))
@@ -34,7 +34,7 @@ impl Server {
                 .map(|(_, value)| value)
         };
         let number = |name: &str| get(name).and_then(|value| value.parse::<u64>().ok());
-        Server {
+        ServerFacts {
             flavor: Flavor::in_info(|name| get(name).map(str::to_owned)),
             role: get("role").map(|role| match role {
                 "master" => "master",
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn servers_say_what_they_are() {
-        let redis = Server::parse(
+        let redis = ServerFacts::parse(
             "# Server\r\nredis_version:7.0.15\r\nuptime_in_seconds:61\r\nrole:slave\r\n\
              used_memory:9\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
         );
@@ -62,9 +62,10 @@ mod tests {
         assert_eq!(redis.role, Some("replica"));
         assert_eq!(redis.uptime, Some(Duration::from_secs(61)));
         assert_eq!((redis.memory_used, redis.memory_limit), (Some(9), None));
-        let valkey = Server::parse("redis_version:7.2.4\r\nvalkey_version:9.1.0\r\nmaxmemory:5");
+        let valkey =
+            ServerFacts::parse("redis_version:7.2.4\r\nvalkey_version:9.1.0\r\nmaxmemory:5");
         assert_eq!(valkey.flavor, Flavor::Valkey("9.1.0".into()));
         assert_eq!(valkey.memory_limit, Some(5));
-        assert_eq!(Server::parse(""), Server::default());
+        assert_eq!(ServerFacts::parse(""), ServerFacts::default());
     }
 }

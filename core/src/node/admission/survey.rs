@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use super::founding::{Admission, Observation, SetView};
-use super::{Expected, QuarantineCause};
+use super::{Expectation, QuarantineCause};
 use crate::mutex::lock;
 use crate::wakers::Watchers;
 
 /// What the nodes of a set have shown. Shared by a client's connections.
 #[derive(Debug)]
 pub struct Survey {
-    expected: Expected,
+    expected: Expectation,
     state: Mutex<SurveyState>,
 }
 
@@ -32,7 +32,7 @@ struct SurveyState {
 impl Survey {
     /// Nothing is known. `names`: of the nodes, as messages have them, and
     /// whether each lives in this process.
-    pub fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Survey {
+    pub fn new(expected: Expectation, names: Vec<(Arc<str>, bool)>) -> Survey {
         Survey {
             state: Mutex::new(SurveyState {
                 changes: 0,
@@ -46,7 +46,7 @@ impl Survey {
     }
 
     /// What the client expects of every node.
-    pub fn expected(&self) -> &Expected {
+    pub fn expected(&self) -> &Expectation {
         &self.expected
     }
 

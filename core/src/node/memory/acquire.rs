@@ -8,17 +8,17 @@ use super::times::{life, micros, tick, whole};
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
 use crate::foreign;
-use crate::node::{Adopted, Op, Reply, Request, Value};
+use crate::node::{Adoption, Op, Reply, Request, Value};
 
 /// How long, the fence that is proposed, and how many at once.
-type Asked = (Duration, u64, u32);
+type AcquireTerms = (Duration, u64, u32);
 
 impl MemoryNode {
     pub(super) fn acquire(
         &mut self,
         request: &Request,
         found: &KeyLookup,
-        asked: Asked,
+        asked: AcquireTerms,
         messages: &mut Vec<Message>,
     ) -> Reply {
         if let Some(old) = &request.keys.adopts {
@@ -76,11 +76,11 @@ impl MemoryNode {
     fn adopt(
         &mut self,
         request: &Request,
-        old: &Adopted,
+        old: &Adoption,
         found: &KeyLookup,
-        asked: Asked,
+        asked: AcquireTerms,
     ) -> Reply {
-        let Adopted { value: old, ban } = old;
+        let Adoption { value: old, ban } = old;
         // A text that is not one of our values names no token: it proves nothing, and bans nothing.
         if !old.is_ours() {
             return Reply::NotMine;
@@ -107,7 +107,7 @@ impl MemoryNode {
         &mut self,
         request: &Request,
         found: &KeyLookup,
-        (ttl, candidate, block): Asked,
+        (ttl, candidate, block): AcquireTerms,
         crowded: bool,
     ) -> Reply {
         let now = found.now;
@@ -135,7 +135,7 @@ impl MemoryNode {
         &mut self,
         request: &Request,
         found: &KeyLookup,
-        (ttl, candidate, block): Asked,
+        (ttl, candidate, block): AcquireTerms,
     ) -> Reply {
         if let Some(left) = found.quarantine {
             return Reply::Quarantined { left };

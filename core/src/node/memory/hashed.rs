@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::queue::Message;
-use super::redisson::{Hashed, Tokens, of_another_layout};
+use super::redisson::{RedissonLock, Tokens, of_another_layout};
 use super::times::{life, tick};
 use super::{MemoryNode, ScriptAnswer};
 use crate::clock::Instant;
@@ -102,7 +102,7 @@ impl MemoryNode {
         let fenced = tokens.fence;
         let new = tokens.tokens.insert(request.value.clone());
         let lock = self.hashes.entry(request.keys.lock.clone());
-        let lock = lock.or_insert(Hashed {
+        let lock = lock.or_insert(RedissonLock {
             owner: field.name.clone(),
             count: 0,
             end: Instant::NEVER,
@@ -215,7 +215,7 @@ impl MemoryNode {
     }
 
     /// The lock, if it is held.
-    pub(super) fn lock_of(&self, request: &Request, now: Instant) -> Option<&Hashed> {
+    pub(super) fn lock_of(&self, request: &Request, now: Instant) -> Option<&RedissonLock> {
         let lock = self.hashes.get(&request.keys.lock);
         lock.filter(|lock| tick(now) <= lock.end)
     }
@@ -294,7 +294,7 @@ impl MemoryNode {
         if taken || self.form(lock, now).is_some() {
             return;
         }
-        let held = Hashed {
+        let held = RedissonLock {
             owner: owner.into(),
             count: 1,
             end: life(now, long),

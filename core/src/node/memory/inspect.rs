@@ -6,7 +6,7 @@ use super::counter::mark;
 use super::lookup::KeyLookup;
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
-use crate::node::{Mode, Reply, Request, SHARERS, Seen, Standing, TOLD, Value};
+use crate::node::{LockState, Mode, Reply, Request, SHARERS, Standing, TOLD, Value};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &KeyLookup) -> Reply {
@@ -47,7 +47,7 @@ impl MemoryNode {
         let line = line.filter(|line| line.lives(found.now));
         let queued = line.map_or(0, |line| line.queue.len());
         let counter = request.keys.aux.counter();
-        Reply::Seen(Box::new(Seen {
+        Reply::Seen(Box::new(LockState {
             standing,
             left: match standing {
                 Standing::Free => Some(Duration::ZERO),

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::times::{life, tick};
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
-use crate::node::native::{Trailer, Voted};
+use crate::node::native::{NativeReplies, Trailer};
 use crate::node::{Op, Request};
 
 impl MemoryNode {
     /// The commands of a native acquire: the value, if nothing stands under the key, and
     /// the fence that is proposed, whether it does or not.
-    pub fn vote(&mut self, request: &Request, now: Instant) -> Voted {
+    pub fn vote(&mut self, request: &Request, now: Instant) -> NativeReplies {
         let Op::Acquire { ttl, candidate, .. } = request.op else {
-            return Voted::default();
+            return NativeReplies::default();
         };
         let plain = request.not_after == 0;
         let end = if plain {
@@ -39,7 +39,7 @@ impl MemoryNode {
             self.keep_counter(counter, life + life / 4, now);
             counted
         });
-        Voted { stored, counted }
+        NativeReplies { stored, counted }
     }
 
     /// `ZADD … GT CH`: proposes a fence; whether it is beyond what was counted. A counter

@@ -8,7 +8,7 @@ use crate::node::{Fault, FaultKind, Reply, Value};
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Hashed {
+pub(super) struct RedissonLock {
     /// The owner's field.
     pub(super) owner: Arc<[u8]>,
     /// How often that has entered.
@@ -27,7 +27,7 @@ pub(super) struct Tokens {
 
 /// The waiters that are notified when such a lock is free, by the lock's key: each by its inbox and
 /// number.
-pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
+pub(super) type ReleaseListeners = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
 
 /// What stands under the key is a lock in another layout.
 pub(super) fn of_another_layout() -> Reply {

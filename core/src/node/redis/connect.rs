@@ -44,7 +44,7 @@ use replicas::try_wait;
 pub(crate) use scan::{Names, scan};
 pub(crate) use talk::broken;
 use talk::{exchange, good};
-pub(crate) use target::{How, Location, Target};
+pub(crate) use target::{ConnectHints, Location, Target};
 pub(crate) use watch::moved;
 
 /// A connection to a node that may vote.
@@ -78,7 +78,7 @@ pub(crate) struct NewConnection {
     pub(crate) about: Server,
     /// How far clock rates may differ.
     pub(crate) drift: f64,
-    /// Whether the quarantine has begun again, as it was [asked](How::stepped).
+    /// Whether the quarantine has begun again, as it was [asked](ConnectHints::stepped).
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
     pub(crate) subscribed: bool,
@@ -87,7 +87,7 @@ pub(crate) struct NewConnection {
 }
 
 /// Connects to a node and admits it.
-pub(crate) async fn connect(target: &Target, how: How) -> Result<NewConnection, Fault> {
+pub(crate) async fn connect(target: &Target, how: ConnectHints) -> Result<NewConnection, Fault> {
     let gate = &target.gate;
     let (mut greeted, record) = match &target.routes {
         None => {
@@ -170,7 +170,7 @@ pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     if let Endpoint::Cluster(_) = &target.address.endpoint {
         return cluster::declare(target, force).await;
     }
-    let mut greeted = greet(target, &How::default()).await?;
+    let mut greeted = greet(target, &ConnectHints::default()).await?;
     let (gate, wire) = (&target.gate, &mut greeted.wire);
     admit(target, wire, &mut greeted.look, RecordKeys::of(gate)).await?;
     if force {

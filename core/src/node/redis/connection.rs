@@ -46,9 +46,9 @@ use super::connect::{NewConnection, Target, broken};
 use super::outbox::{Item, Outbox};
 use super::pipe::InFlight;
 use super::pushes::Push;
-use super::replies::Outcome;
+use super::replies::RequestOutcome;
 use super::subscription::Subscription;
-use super::wire::Incoming;
+use super::wire::ServerMessage;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::event::event;
 use crate::mutex::lock;
@@ -70,8 +70,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const LOOKED_AT_ANEW: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(21 * 24 * 3600);
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
-type Showing = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<Box<NewConnection>, Fault>> + Send>>;
+type ShowFuture = Pin<Box<dyn Future<Output = Option<u64>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Connection {
@@ -89,9 +89,9 @@ pub(crate) struct Connection {
     /// Where its server is, when that is asked to show its certificate once more, and where that is under way.
     here: Option<Endpoint>,
     anew_at: Instant,
-    showing: Option<Showing>,
+    showing: Option<ShowFuture>,
     /// The next one, and when to give it up.
-    connecting: Option<(Instant, Connecting)>,
+    connecting: Option<(Instant, ConnectFuture)>,
     /// Whether the node's clock ends a quarantine too early.
     watch: StepWatch,
     /// Until when a shard's own quarantine may last.
@@ -113,7 +113,7 @@ pub(crate) struct Connection {
     /// Releases that the node could not carry out.
     postponed: VecDeque<Box<Item>>,
     /// The outcomes in the last reply that are yet to be looked at.
-    done: VecDeque<(Box<Item>, Outcome)>,
+    done: VecDeque<(Box<Item>, RequestOutcome)>,
     /// The longest that a request was ready to wait for this node.
     patience: Duration,
     /// No item is due before this moment.
@@ -284,10 +284,10 @@ impl Connection {
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEvent> {
         if let Some(up) = &mut self.up {
             match up.poll(cx) {
-                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                Poll::Ready(Ok(ServerMessage::Reply(reply))) => {
                     return Poll::Ready(ConnectionEvent::Reply(reply));
                 }
-                Poll::Ready(Ok(Incoming::Push(push))) => {
+                Poll::Ready(Ok(ServerMessage::Push(push))) => {
                     return Poll::Ready(ConnectionEvent::Push(push));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(ConnectionEvent::Broken(error)),
@@ -296,10 +296,10 @@ impl Connection {
         }
         if let Some(old) = &mut self.old {
             match old.poll(cx) {
-                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                Poll::Ready(Ok(ServerMessage::Reply(reply))) => {
                     return Poll::Ready(ConnectionEvent::OldReply(reply));
                 }
-                Poll::Ready(Ok(Incoming::Push(push))) => {
+                Poll::Ready(Ok(ServerMessage::Push(push))) => {
                     return Poll::Ready(ConnectionEvent::Push(push));
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEvent::OldBroken),

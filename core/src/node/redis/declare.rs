@@ -16,7 +16,7 @@ use crate::runtime::task::Io;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What came of it at the node of that name: how much longer it is in quarantine.
-type Declared = (Arc<str>, Result<Duration, Fault>);
+type DeclareResult = (Arc<str>, Result<Duration, Fault>);
 
 /// Declares a set to these nodes of it, on the runtime `io`; with `force` their
 /// quarantine is lifted.
@@ -24,7 +24,7 @@ pub(crate) async fn to_all(
     targets: Vec<Target>,
     force: bool,
     io: &Io,
-) -> Result<Vec<Declared>, Error> {
+) -> Result<Vec<DeclareResult>, Error> {
     let begin = |target: Target| {
         let shown = target.address.shown.clone();
         (shown, io.spawn(in_time(target, force)))

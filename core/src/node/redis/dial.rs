@@ -68,14 +68,15 @@ fn wrong(error: impl ToString) -> DialError {
 }
 
 /// A stream that is being made.
-pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Stream, DialError>> + Send + 'a>>;
+pub(crate) type StreamFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Stream, DialError>> + Send + 'a>>;
 
 /// The seam through which a connection gets its stream. Nothing above it names a
 /// socket, looks a name up, starts a thread or sets a timer, but by the client's
 /// [`Clock`](crate::clock::Clock).
 pub(crate) trait Dial: Send + Sync {
     /// A stream to the server at this endpoint, or why there is none.
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a>;
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a>;
 
     /// The other addresses of the host, where its name has several: all but the address that the
     /// stream leads to.
@@ -84,7 +85,7 @@ pub(crate) trait Dial: Send + Sync {
     }
 
     /// A stream to the server at this one of them.
-    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, _: SocketAddr) -> Dialling<'a> {
+    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, _: SocketAddr) -> StreamFuture<'a> {
         self.dial(endpoint)
     }
 
@@ -106,14 +107,14 @@ pub(crate) trait Dial: Send + Sync {
 /// Sockets of the system, in a tokio runtime, with these settings where a URL asks
 /// for TLS.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
-pub(crate) struct Sockets {
+pub(crate) struct SystemDial {
     pub(crate) tls: Tls,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) warn: fn(LogEvent),
 }
 
-impl Dial for Sockets {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+impl Dial for SystemDial {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(dial(endpoint, None, self))
     }
 
@@ -127,7 +128,7 @@ impl Dial for Sockets {
         others
     }
 
-    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, at: SocketAddr) -> Dialling<'a> {
+    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, at: SocketAddr) -> StreamFuture<'a> {
         Box::pin(dial(endpoint, Some(at), self))
     }
 
@@ -141,7 +142,7 @@ impl Dial for Sockets {
 async fn dial(
     endpoint: &Endpoint,
     at: Option<SocketAddr>,
-    sockets: &Sockets,
+    sockets: &SystemDial,
 ) -> Result<Stream, DialError> {
     let tcp = async |host: &str, port| match at {
         None => tcp(host, port, &sockets.clock).await,

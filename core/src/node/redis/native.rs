@@ -7,7 +7,7 @@ use super::replies;
 use super::resp;
 use super::script::{self, Guard, millis};
 use crate::node::admission::DeleteByValue;
-use crate::node::native::{Trailer, Voted};
+use crate::node::native::{NativeReplies, Trailer};
 use crate::node::{Fault, Op, Request};
 
 /// Whether a vote counts only by what the trailer says: there is a record to be minded,
@@ -102,7 +102,7 @@ pub(crate) fn write_delete(
 pub(crate) struct AcquireReplies {
     /// How many replies were read.
     read: u8,
-    pub(crate) voted: Voted,
+    pub(crate) voted: NativeReplies,
     /// The counter's expiry was set.
     pub(crate) told: bool,
     /// The vote itself failed.
@@ -299,7 +299,7 @@ mod tests {
             for reply in replies {
                 taken.take(parse_redis_value(reply.as_bytes()).unwrap());
             }
-            let Voted { stored, counted } = taken.voted;
+            let NativeReplies { stored, counted } = taken.voted;
             (stored, counted, taken.failed.is_some())
         };
         let error = "-OOM no\r\n";

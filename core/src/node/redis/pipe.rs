@@ -14,7 +14,7 @@ use super::native::{AcquireReplies, TrailerReplies};
 use super::outbox::Item;
 use super::pushes::Push;
 use super::script::{self, Guard, Script};
-use super::wire::{Incoming, Wire};
+use super::wire::{ServerMessage, Wire};
 use crate::clock::Instant;
 use crate::hash::HashMap;
 use crate::node::admission::DeleteByValue;
@@ -133,14 +133,14 @@ impl InFlight {
     }
 
     /// Moves bytes both ways; ready with what comes next.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ServerMessage>> {
         // Reads go on while a write waits for room: the node may be waiting for the client to read.
         if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
             return Poll::Ready(Err(error));
         }
         loop {
             match self.wire.poll_next(cx) {
-                Poll::Ready(Ok(Incoming::Push(Push::Listens))) => self.take_listening(),
+                Poll::Ready(Ok(ServerMessage::Push(Push::Listens))) => self.take_listening(),
                 next => return next,
             }
         }

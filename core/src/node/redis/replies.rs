@@ -10,14 +10,14 @@ use redis::Value as Resp;
 use super::resp::number;
 use super::server_error::{Redirect, demoted, fault_of, redirect};
 use crate::foreign;
-use crate::node::{Cause, Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
+use crate::node::{Cause, Fault, FaultKind, LockState, Op, Reply, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
 
 /// What a node said to a request.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     /// A reply, and the node's `TIME` in µs where the reply has it.
     Reply(Reply, Option<u64>),
     /// The node does not know the script.
@@ -34,23 +34,23 @@ pub(crate) enum Outcome {
 }
 
 /// Reads a reply. Anything unexpected is a fault, never a vote.
-pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
+pub(crate) fn outcome(op: Op, value: &Resp) -> RequestOutcome {
     let (code, more) = match value {
         Resp::Int(code) => (*code, &[][..]),
         Resp::Array(parts) => match parts.split_first() {
             Some((Resp::Int(code), more)) => (*code, more),
             _ => (-1, &[][..]),
         },
-        _ if is_forgotten(value) => return Outcome::NoScript,
+        _ if is_forgotten(value) => return RequestOutcome::NoScript,
         Resp::ServerError(error) => {
             let fault = fault_of(error.code(), error.details());
             if demoted(error) {
-                return Outcome::Demoted(fault);
+                return RequestOutcome::Demoted(fault);
             }
             if let Some(redirect) = redirect(error) {
-                return Outcome::Elsewhere(redirect, fault);
+                return RequestOutcome::Elsewhere(redirect, fault);
             }
-            return Outcome::Reply(Reply::Failed(fault), None);
+            return RequestOutcome::Reply(Reply::Failed(fault), None);
         }
         _ => (-1, &[][..]),
     };
@@ -96,7 +96,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             )
         }
         (Op::Reserve { .. }, 0 | 1, _) => (Some(Reply::Reserved { done: code == 1 }), more),
-        (_, 4, _) if op != Op::Release => return Outcome::OtherRecord,
+        (_, 4, _) if op != Op::Release => return RequestOutcome::OtherRecord,
         (_, 5, _) if op != Op::Release => (Some(Reply::Late), more),
         _ => (None, more),
     };
@@ -105,11 +105,11 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             // A server whose clock is beyond [`LATEST`] gives no vote; its answer to a release
             // still counts.
             None if op != Op::Release && told(rest).is_some() => {
-                Outcome::Reply(Reply::Failed(no_time(rest)), None)
+                RequestOutcome::Reply(Reply::Failed(no_time(rest)), None)
             }
-            time => Outcome::Reply(reply, time),
+            time => RequestOutcome::Reply(reply, time),
         },
-        None => Outcome::Reply(Reply::Failed(unexpected()), None),
+        None => RequestOutcome::Reply(Reply::Failed(unexpected()), None),
     }
 }
 
@@ -119,11 +119,11 @@ fn granted(fence: u64) -> Reply {
 }
 
 /// What a native acquire has come to, at a node whose `TIME` was that.
-pub(crate) fn of_native(outcome: native::Outcome, time: Option<u64>) -> Outcome {
+pub(crate) fn of_native(outcome: native::Outcome, time: Option<u64>) -> RequestOutcome {
     match outcome {
-        native::Outcome::Reply(reply) => Outcome::Reply(reply, time),
-        native::Outcome::OtherRecord => Outcome::OtherRecord,
-        native::Outcome::Quarantined => Outcome::AskByScript,
+        native::Outcome::Reply(reply) => RequestOutcome::Reply(reply, time),
+        native::Outcome::OtherRecord => RequestOutcome::OtherRecord,
+        native::Outcome::Quarantined => RequestOutcome::AskByScript,
     }
 }
 
@@ -201,7 +201,7 @@ fn seen(parts: [&Resp; 6], readers: &[Resp]) -> Option<Reply> {
         Resp::BulkString(one) => Some(Value(one[..].into())),
         _ => None,
     };
-    Some(Reply::Seen(Box::new(Seen {
+    Some(Reply::Seen(Box::new(LockState {
         standing,
         left,
         value: held.then_some(value),
@@ -317,7 +317,7 @@ mod tests {
 
     fn reply(op: Op, wire: &str) -> (Reply, Option<u64>) {
         match outcome(op, &parse_redis_value(wire.as_bytes()).unwrap()) {
-            Outcome::Reply(reply, time) => (reply, time),
+            RequestOutcome::Reply(reply, time) => (reply, time),
             other => panic!("{other:?}"),
         }
     }
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(reply(EXTEND, &banned).0, Reply::Banned);
         assert_eq!(reply(CONFIRM, &banned).0, Reply::Banned);
         let other = parse_redis_value(b"*3\r\n:4\r\n$1\r\n1\r\n$1\r\n1\r\n").unwrap();
-        assert_eq!(outcome(ACQUIRE, &other), Outcome::OtherRecord);
+        assert_eq!(outcome(ACQUIRE, &other), RequestOutcome::OtherRecord);
     }
 
     #[test]

@@ -12,19 +12,19 @@ use std::time::Duration;
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
 use crate::node::{AfterRelease, AuxKeys, Mode, Op, Repair, Request, Waiter};
-use crate::process::Made;
+use crate::process::LazyValue;
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
-    pub(crate) text: Made<String>,
-    pub(crate) sha: Made<String>,
+    pub(crate) text: LazyValue<String>,
+    pub(crate) sha: LazyValue<String>,
 }
 
 macro_rules! script {
     ($file:literal) => {
         Script {
-            text: Made::new(|| whole(include_str!(concat!("lua/", $file)))),
-            sha: Made::new(|| sha1_hex(&whole(include_str!(concat!("lua/", $file))))),
+            text: LazyValue::new(|| whole(include_str!(concat!("lua/", $file)))),
+            sha: LazyValue::new(|| sha1_hex(&whole(include_str!(concat!("lua/", $file))))),
         }
     };
 }

@@ -27,23 +27,23 @@ pub(crate) fn demoted(error: &redis::ServerError) -> bool {
 
 /// What a user may not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum Denial {
     Command,
     Key,
     Channel,
 }
 
 /// What an error says that the user may not do.
-pub(crate) fn denied(error: &redis::ServerError) -> Option<Denied> {
+pub(crate) fn denied(error: &redis::ServerError) -> Option<Denial> {
     if error.code() != "NOPERM" {
         return None;
     }
     let detail = error.details().unwrap_or_default();
     let access = detail.contains("access");
     Some(match () {
-        () if access && detail.contains("channel") => Denied::Channel,
-        () if access && detail.contains("key") => Denied::Key,
-        () => Denied::Command,
+        () if access && detail.contains("channel") => Denial::Channel,
+        () if access && detail.contains("key") => Denial::Key,
+        () => Denial::Command,
     })
 }
 

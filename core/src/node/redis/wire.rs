@@ -32,7 +32,7 @@ const TURNS: u32 = 16;
 
 /// What a server sends.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Incoming {
+pub(crate) enum ServerMessage {
     /// The answer to the oldest request.
     Reply(Resp),
     /// A push, which no request has asked for.
@@ -94,7 +94,7 @@ impl Wire {
     }
 
     /// The next whole reply or push.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ServerMessage>> {
         loop {
             if let Some(rest) = &mut self.rest {
                 ready!(rest.as_mut().poll(cx));
@@ -169,15 +169,15 @@ impl Input {
     }
 
     /// The next whole reply or push; `None` if not all of it has arrived.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Incoming>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<ServerMessage>> {
         let rest = &self.bytes[self.parsed..];
         let (taken, next) = if rest.first() == Some(&b'>') || self.pushes.is_inside() {
             let (taken, push) = self.pushes.read(rest)?;
             self.pushed += taken;
-            (taken, push.map(Incoming::Push))
+            (taken, push.map(ServerMessage::Push))
         } else {
             match self.scan.reply(rest, self.bound)? {
-                Some((reply, end)) => (end, Some(Incoming::Reply(reply))),
+                Some((reply, end)) => (end, Some(ServerMessage::Reply(reply))),
                 None => (0, None),
             }
         };
@@ -208,7 +208,7 @@ mod tests {
             came.extend(input.next().unwrap());
         }
         let hint = || {
-            Incoming::Push(Push::Message(crate::node::Hint {
+            ServerMessage::Push(Push::Message(crate::node::Hint {
                 number: 7,
                 slot: None,
             }))
@@ -216,12 +216,12 @@ mod tests {
         assert_eq!(
             came,
             [
-                Incoming::Reply(Resp::Int(1)),
+                ServerMessage::Reply(Resp::Int(1)),
                 hint(),
-                Incoming::Reply(Resp::Nil),
+                ServerMessage::Reply(Resp::Nil),
                 hint(),
                 hint(),
-                Incoming::Reply(Resp::BulkString(b">".to_vec())),
+                ServerMessage::Reply(Resp::BulkString(b">".to_vec())),
             ]
         );
     }

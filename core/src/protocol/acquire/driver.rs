@@ -25,9 +25,9 @@ use crate::clock::{Instant, Sleep};
 use crate::node::{Mode, Nodes};
 use crate::protocol::acquire::inbox::{Inbox, Notice, Registration};
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::claim::{IN_A_ROW, Path, Terms, home};
+use crate::protocol::claim::{IN_A_ROW, LockParams, Path, home};
+use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::counters::count;
-use crate::protocol::hold::Hold;
 use crate::protocol::quorum::{Kind, quorum};
 use crate::protocol::set::Set;
 
@@ -35,14 +35,14 @@ use crate::protocol::set::Set;
 /// queues are left.
 pub(crate) struct AcquireLoop<'a> {
     set: &'a Arc<Set>,
-    terms: &'a Terms,
+    terms: &'a LockParams,
     /// Our place in the line of this client.
     place: &'a LocalPlace,
     /// The nodes as the lock's homes.
     order: Vec<usize>,
     registration: Registration,
     /// The present token's; taken when it is won.
-    hold: Option<Arc<Hold>>,
+    hold: Option<Arc<ClaimCell>>,
     /// How much of its progress we know.
     seen: u64,
     /// In whose queue our waiter stands, or may.
@@ -83,7 +83,7 @@ enum Stage {
 /// How the loop ended.
 pub(crate) enum LoopEnd<T> {
     /// The lease.
-    Won(Arc<Hold>),
+    Won(Arc<ClaimCell>),
     /// The deadline came first, or nodes are set up so that there is no quorum. What the nodes have
     /// said.
     Failed(NoQuorum),
@@ -101,7 +101,7 @@ impl<'a> AcquireLoop<'a> {
     pub(crate) fn new(
         set: &'a Arc<Set>,
         inbox: &'a Arc<Inbox>,
-        terms: &'a Terms,
+        terms: &'a LockParams,
         place: &'a LocalPlace,
     ) -> AcquireLoop<'a> {
         AcquireLoop {
@@ -192,7 +192,7 @@ impl<'a> AcquireLoop<'a> {
         }
     }
 
-    fn hold(&self) -> &Arc<Hold> {
+    fn hold(&self) -> &Arc<ClaimCell> {
         self.hold.as_ref().expect("taken at the end only")
     }
 
@@ -367,7 +367,7 @@ impl<'a> AcquireLoop<'a> {
 
     fn draw(&mut self, block: u32) {
         let (waiter, now) = (Some(self.registration.waiter()), self.set.clock.now());
-        self.hold = Some(Hold::new(
+        self.hold = Some(ClaimCell::new(
             self.set, self.terms, block, waiter, self.home, now,
         ));
         self.seen = 0;

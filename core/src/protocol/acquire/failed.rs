@@ -9,7 +9,7 @@ use crate::protocol::set::Set;
 
 /// How a call waited that was not given the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum WaitKind {
     /// It was not to wait.
     Not,
     /// To the end of its time; forever, without one.
@@ -18,11 +18,11 @@ pub(crate) enum Waited {
 
 impl NoQuorum {
     /// The error about the lock of that name. Its kind is the [claim's](NoQuorum::error_kind).
-    pub(crate) fn to_error(&self, set: &Set, name: &[u8], waited: Waited) -> Error {
-        let kind = self.error_kind(waited != Waited::Not);
+    pub(crate) fn to_error(&self, set: &Set, name: &[u8], waited: WaitKind) -> Error {
+        let kind = self.error_kind(waited != WaitKind::Not);
         let after = match waited {
-            Waited::Not => String::new(),
-            Waited::For(wait) => within_wait(wait),
+            WaitKind::Not => String::new(),
+            WaitKind::For(wait) => within_wait(wait),
         };
         let lock = shown(name);
         let message = match kind {

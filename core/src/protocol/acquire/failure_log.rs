@@ -6,20 +6,20 @@ use std::task::Context;
 
 use crate::clock::Instant;
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::hold::Hold;
+use crate::protocol::claim_cell::ClaimCell;
 
 /// What is known of the attempts before the present one.
 #[derive(Default)]
 pub(super) struct FailureLog {
     /// The token before, to which nodes may still answer.
-    previous: Option<Arc<Hold>>,
+    previous: Option<Arc<ClaimCell>>,
     /// What the nodes said to those before that one.
     merged: Option<NoQuorum>,
 }
 
 impl FailureLog {
     /// Takes a token in that was given up, if it was asked for.
-    pub(super) fn note(&mut self, hold: Arc<Hold>) {
+    pub(super) fn note(&mut self, hold: Arc<ClaimCell>) {
         if hold.begun() != Instant::NEVER
             && let Some(before) = self.previous.replace(hold)
         {
@@ -36,7 +36,7 @@ impl FailureLog {
     }
 
     /// What the nodes have said last, where `hold` is the present attempt.
-    pub(super) fn summary(&self, hold: &Hold) -> NoQuorum {
+    pub(super) fn summary(&self, hold: &ClaimCell) -> NoQuorum {
         let before = self.previous.as_ref();
         let before = before.map(|hold| hold.so_far().after(self.merged.as_ref()));
         hold.so_far()

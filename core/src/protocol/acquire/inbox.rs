@@ -31,14 +31,14 @@ pub struct Inbox {
 #[derive(Debug, Default)]
 struct Table {
     last: u64,
-    registered: BTreeMap<u64, Registered>,
+    registered: BTreeMap<u64, WaiterEntry>,
     /// A waiter that registers now is to look at once.
     closed: bool,
 }
 
 /// What is known of one waiter, by its number.
 #[derive(Debug)]
-struct Registered {
+struct WaiterEntry {
     /// The lock that it waits for.
     lock_id: LockId,
     /// The nodes in whose queues it stands, or may.
@@ -97,7 +97,7 @@ impl Inbox {
 
     /// Has all that wait for that lock look again; all of the client without one.
     pub fn look_again(&self, lock_id: Option<&LockId>) {
-        let meant = |waiter: &Registered| lock_id.is_none_or(|id| waiter.lock_id == *id);
+        let meant = |waiter: &WaiterEntry| lock_id.is_none_or(|id| waiter.lock_id == *id);
         self.tell_all(meant, |notice| notice.look = true);
     }
 
@@ -107,7 +107,7 @@ impl Inbox {
         self.look_again(None);
     }
 
-    fn tell_all(&self, whom: impl Fn(&Registered) -> bool, what: impl Fn(&mut Notice)) {
+    fn tell_all(&self, whom: impl Fn(&WaiterEntry) -> bool, what: impl Fn(&mut Notice)) {
         let mut table = lock(&self.table);
         let told = table.registered.values_mut().filter(|waiter| whom(waiter));
         let wakers: Vec<_> = told.filter_map(|waiter| waiter.tell(&what)).collect();
@@ -138,7 +138,7 @@ impl Inbox {
 impl Table {
     fn add(&mut self, lock_id: LockId) -> u64 {
         self.last += 1;
-        let waiter = Registered {
+        let waiter = WaiterEntry {
             lock_id,
             homes: Nodes::NONE,
             place: None,
@@ -153,7 +153,7 @@ impl Table {
     }
 }
 
-impl Registered {
+impl WaiterEntry {
     /// To be woken once the table is free.
     fn tell(&mut self, what: impl FnOnce(&mut Notice)) -> Option<Waker> {
         what(&mut self.notice);
@@ -164,7 +164,7 @@ impl Registered {
 impl Subscriber for Inbox {
     fn on_message(&self, node: usize, hint: Hint) {
         let mut table = lock(&self.table);
-        let ours = |waiter: &&mut Registered| waiter.homes.contains(node);
+        let ours = |waiter: &&mut WaiterEntry| waiter.homes.contains(node);
         let Some(waiter) = table.registered.get_mut(&hint.number).filter(ours) else {
             drop(table);
             self.stray.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl Subscriber for Inbox {
     }
 
     fn on_subscribed(&self, node: usize) {
-        let there = |waiter: &Registered| waiter.homes.contains(node);
+        let there = |waiter: &WaiterEntry| waiter.homes.contains(node);
         self.tell_all(there, |notice| notice.subscribed = true);
     }
 

@@ -3,7 +3,7 @@
 //! First come, first served. Only the first in a queue asks the nodes; the rest wait behind, which
 //! costs the network nothing. While a lease that was won in a queue is held, no call asks: the end
 //! of the lease, by release or by loss, calls the next. A lease that is released may go to the next
-//! as it stands (see [`Hold::pass_on`]); a lease that may not is released on the nodes, where other
+//! as it stands (see [`ClaimCell::pass_on`]); a lease that may not is released on the nodes, where other
 //! clients may be queued, before the next here asks. Calls that share the lock ask side by side,
 //! each for a lease of its own, as far as no call is before them that wants the lock alone. So do
 //! calls for a slot of a semaphore, as far as this client may have more slots.
@@ -16,9 +16,9 @@ use std::task::{Context, Poll, Waker};
 use crate::hash::HashMap;
 use crate::node::{LockId, Mode};
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::claim::{IN_A_ROW, Terms};
-use crate::protocol::hold::Hold;
-use crate::protocol::renewal::Watched;
+use crate::protocol::claim::{IN_A_ROW, LockParams};
+use crate::protocol::claim_cell::ClaimCell;
+use crate::protocol::renewal::WatchHandle;
 use crate::sync::{Mutex, lock};
 use crate::wakers::Wakers;
 
@@ -55,7 +55,7 @@ struct LocalWaiters {
 #[derive(Debug)]
 struct LocalWaiter {
     /// What is asked for.
-    terms: Terms,
+    terms: LockParams,
     call: Mutex<Wakeup>,
 }
 
@@ -67,7 +67,7 @@ enum Wakeup {
     /// It is its turn to ask the nodes.
     Ask,
     /// It was given a lease.
-    Given(Given),
+    Given(PassedLease),
     /// It has taken that.
     Taken,
 }
@@ -94,7 +94,7 @@ impl LocalWaiter {
 }
 
 /// A lease that was passed on, and its watch.
-pub type Given = (Arc<Hold>, Watched);
+pub type PassedLease = (Arc<ClaimCell>, WatchHandle);
 
 /// A place in a line: a seat, until it is called. Dropped, it is left, and the
 /// next one called.
@@ -112,7 +112,7 @@ pub(crate) enum Grant {
     /// It is our turn to ask the nodes.
     Ask,
     /// A lease.
-    Given(Given),
+    Given(PassedLease),
 }
 
 /// Whether a lease was passed on.
@@ -121,7 +121,7 @@ pub enum PassOutcome {
     /// It was.
     On,
     /// It is still to be released.
-    Not(Watched),
+    Not(WatchHandle),
 }
 
 impl LocalQueue {
@@ -197,7 +197,7 @@ impl LocalQueue {
 impl LocalQueues {
     /// Takes a place at the end of a queue; `None` if `most` others wait there behind the call that
     /// asks or holds.
-    pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<LocalPlace> {
+    pub(crate) fn enter(self: &Arc<Self>, terms: &LockParams, most: usize) -> Option<LocalPlace> {
         let id = terms.keys.id();
         let mut table = lock(&self.0);
         let mode = terms.keys.mode;
@@ -239,7 +239,7 @@ impl LocalQueues {
 
     /// Passes a lease that was won in this line, and is given up, to the first
     /// that waits, if it serves for what that asks for.
-    pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> PassOutcome {
+    pub fn pass(&self, hold: &Arc<ClaimCell>, watched: WatchHandle) -> PassOutcome {
         let mut table = lock(&self.0);
         let line = table.get_mut(hold.terms.keys.id());
         let Some(behind) = line
@@ -285,7 +285,7 @@ impl LocalQueues {
     }
 
     /// A lease is shared that was not.
-    pub(crate) fn downgraded(&self, hold: &Hold) {
+    pub(crate) fn downgraded(&self, hold: &ClaimCell) {
         self.change(hold.terms.keys.id(), |line| {
             let held = line.held.take_if(|held| *held == hold.id);
             line.shared.extend(held.map(|held| (held, None)));
@@ -365,7 +365,7 @@ impl LocalPlace {
     }
 
     /// Our attempt has won: those behind wait for the end of the lease.
-    pub(crate) fn won(self, hold: &Hold) {
+    pub(crate) fn won(self, hold: &ClaimCell) {
         let (lines, id, lease) = (Arc::downgrade(&self.lines), self.id.clone(), hold.id);
         hold.on_over(move || {
             if let Some(lines) = lines.upgrade() {
@@ -431,8 +431,8 @@ mod tests {
     use crate::protocol::timing::Timing;
     use std::time::Duration;
 
-    pub(super) fn terms() -> Terms {
-        Terms {
+    pub(super) fn terms() -> LockParams {
+        LockParams {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
                 aux: aux("lock:", b"lock:{k}", Naming::Tagged),
@@ -449,7 +449,7 @@ mod tests {
             label: Arc::default(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
-            asked: crate::protocol::asked::Asked {
+            asked: crate::protocol::asked::LeaseOptions {
                 renew: true,
                 ..Default::default()
             },
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(lines.waiting(), 0);
     }
 
-    fn terms_of(mode: Mode) -> Terms {
+    fn terms_of(mode: Mode) -> LockParams {
         let mut terms = terms();
         terms.keys = Arc::new(Keys {
             mode,

@@ -24,14 +24,14 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown, within_wait};
 use crate::node::Mode;
-use crate::protocol::claim::Terms;
+use crate::protocol::claim::LockParams;
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::hold::{Hold, look_for_slot};
+use crate::protocol::claim_cell::{ClaimCell, look_for_slot};
 use crate::protocol::quorum::Kind;
-use crate::protocol::renewal::Watched;
+use crate::protocol::renewal::WatchHandle;
 use crate::protocol::set::Set;
 use driver::{AcquireLoop, LoopEnd};
-use failed::Waited;
+use failed::WaitKind;
 use inbox::Inbox;
 use local_queue::{Grant, LocalPlace, LocalQueues};
 
@@ -62,11 +62,11 @@ pub struct Wait<'a> {
 /// in the line is left.
 pub async fn acquire<T>(
     set: &Arc<Set>,
-    terms: &Terms,
+    terms: &LockParams,
     name: &[u8],
     wait: Wait<'_>,
     mut reenter: impl FnMut() -> Option<T>,
-) -> Result<Acquired<T>, Error> {
+) -> Result<AcquireResult<T>, Error> {
     let Wait {
         limit,
         lines,
@@ -75,7 +75,7 @@ pub async fn acquire<T>(
     } = wait;
     let deadline = limit.map_or(Instant::FAR, |limit| set.clock.now() + limit);
     if let Some(entered) = reenter() {
-        return Ok(Acquired::Reentered(entered));
+        return Ok(AcquireResult::Reentered(entered));
     }
     if limit == Some(Duration::ZERO) {
         // In a box, for a call that waits would have its size, too.
@@ -85,11 +85,11 @@ pub async fn acquire<T>(
         return Err(too_many(name, max_waiters));
     };
     match turn(set, &mut place, deadline, &mut reenter).await {
-        Some(Called::Grant(Grant::Ask)) => {}
-        Some(Called::Grant(Grant::Given((hold, watched)))) => {
-            return Ok(Acquired::Given(hold, watched));
+        Some(TurnEnd::Grant(Grant::Ask)) => {}
+        Some(TurnEnd::Grant(Grant::Given((hold, watched)))) => {
+            return Ok(AcquireResult::Given(hold, watched));
         }
-        Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
+        Some(TurnEnd::Reentered(entered)) => return Ok(AcquireResult::Reentered(entered)),
         None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
     let mut attempts = AcquireLoop::new(set, inbox, terms, &place);
@@ -99,10 +99,10 @@ pub async fn acquire<T>(
     match ended {
         LoopEnd::Won(hold) => {
             place.won(&hold);
-            Ok(Acquired::Hold(hold))
+            Ok(AcquireResult::Won(hold))
         }
-        LoopEnd::Reentered(entered) => Ok(Acquired::Reentered(entered)),
-        LoopEnd::Failed(lost) => Err(lost.to_error(set, name, Waited::For(limit))),
+        LoopEnd::Reentered(entered) => Ok(AcquireResult::Reentered(entered)),
+        LoopEnd::Failed(lost) => Err(lost.to_error(set, name, WaitKind::For(limit))),
     }
 }
 
@@ -110,10 +110,10 @@ pub async fn acquire<T>(
 async fn once<T>(
     set: &Arc<Set>,
     inbox: &Arc<Inbox>,
-    terms: &Terms,
+    terms: &LockParams,
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
-) -> Result<Acquired<T>, Error> {
+) -> Result<AcquireResult<T>, Error> {
     let before = set.met().await;
     // Of a semaphore another slot may be free, as long as one attempt may take.
     let long = 2 * terms.timing.node_timeout;
@@ -145,7 +145,7 @@ async fn once<T>(
             None => break,
         }
     }
-    Err(lost.to_error(set, name, Waited::Not))
+    Err(lost.to_error(set, name, WaitKind::Not))
 }
 
 /// What `what` brings before then. Else it is dropped.
@@ -162,12 +162,12 @@ async fn within<T>(set: &Set, ends: Instant, what: impl Future<Output = T>) -> O
 async fn try_once<T>(
     set: &Arc<Set>,
     inbox: &Arc<Inbox>,
-    terms: &Terms,
+    terms: &LockParams,
     slot: Option<u32>,
     reenter: &mut impl FnMut() -> Option<T>,
-) -> Result<Acquired<T>, NoQuorum> {
+) -> Result<AcquireResult<T>, NoQuorum> {
     let registration = inbox.register(terms.keys.id());
-    let mut attempt = Attempt(Some(Hold::begin(set, terms, 1, slot)));
+    let mut attempt = Attempt(Some(ClaimCell::begin(set, terms, 1, slot)));
     let mut timer = None;
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
@@ -193,25 +193,27 @@ async fn try_once<T>(
         Poll::Pending
     });
     match ended.await {
-        Err(entered) => Ok(Acquired::Reentered(entered)),
-        Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
+        Err(entered) => Ok(AcquireResult::Reentered(entered)),
+        Ok(Ok(())) => Ok(AcquireResult::Won(
+            attempt.0.take().expect("taken here only"),
+        )),
         Ok(Err(lost)) => Err(lost),
     }
 }
 
 /// What an acquire ended with.
 #[derive(Debug)]
-pub enum Acquired<T> {
+pub enum AcquireResult<T> {
     /// A lease, won.
-    Hold(Arc<Hold>),
+    Won(Arc<ClaimCell>),
     /// A lease that another of this client has passed on, and its watch.
-    Given(Arc<Hold>, Watched),
+    Given(Arc<ClaimCell>, WatchHandle),
     /// What `reenter` had to offer.
     Reentered(T),
 }
 
 /// What the wait in a line ended with.
-enum Called<T> {
+enum TurnEnd<T> {
     Grant(Grant),
     /// What `reenter` had to offer.
     Reentered(T),
@@ -223,18 +225,18 @@ async fn turn<T>(
     place: &mut LocalPlace,
     deadline: Instant,
     reenter: &mut impl FnMut() -> Option<T>,
-) -> Option<Called<T>> {
+) -> Option<TurnEnd<T>> {
     if place.is_turn() {
-        return Some(Called::Grant(Grant::Ask));
+        return Some(TurnEnd::Grant(Grant::Ask));
     }
     let mut timer = None;
     poll_fn(|cx| {
         // First, for a lease that this call enters again leaves what it may be given to the next.
         if let Some(entered) = reenter() {
-            return Poll::Ready(Some(Called::Reentered(entered)));
+            return Poll::Ready(Some(TurnEnd::Reentered(entered)));
         }
         if let Poll::Ready(turn) = place.poll_turn(cx) {
-            return Poll::Ready(Some(Called::Grant(turn)));
+            return Poll::Ready(Some(TurnEnd::Grant(turn)));
         }
         if deadline == Instant::FAR {
             return Poll::Pending;
@@ -246,7 +248,7 @@ async fn turn<T>(
 }
 
 /// An attempt under way. Dropped, it is undone.
-pub(super) struct Attempt(pub(super) Option<Arc<Hold>>);
+pub(super) struct Attempt(pub(super) Option<Arc<ClaimCell>>);
 
 impl Drop for Attempt {
     fn drop(&mut self) {
@@ -260,7 +262,7 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Loc
     // The call that asked the nodes knows more, unless they have yet to answer it.
     let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
-        return said.to_error(set, name, Waited::For(wait));
+        return said.to_error(set, name, WaitKind::For(wait));
     }
     let after = within_wait(wait);
     let message = format!(

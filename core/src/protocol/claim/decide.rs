@@ -16,7 +16,7 @@ use super::home::HomeVote;
 use super::{Claim, Path, Phase};
 use crate::clock::Instant;
 use crate::protocol::fence::{self, Fence};
-use crate::protocol::quorum::Verdict;
+use crate::protocol::quorum::RoundVerdict;
 
 /// What the votes have come to.
 enum Decision {
@@ -38,9 +38,9 @@ impl Claim {
     fn decide(&mut self, needed: Instant, now: Instant, env: &impl Env) -> Decision {
         self.round.awaits_home = false;
         match self.votes.verdict(needed) {
-            Verdict::Open => return Decision::Open,
-            Verdict::Lost => return Decision::Lost,
-            Verdict::Won => {}
+            RoundVerdict::Open => return Decision::Open,
+            RoundVerdict::Lost => return Decision::Lost,
+            RoundVerdict::Won => {}
         }
         let home = self.vote_of_home(now, env);
         // The home refused: another waiter may be the first in its queue.

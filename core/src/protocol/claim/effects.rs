@@ -22,7 +22,7 @@ pub(crate) struct Effects {
     /// What the counters count.
     pub(crate) counts: Counts,
     /// The lease is over, as this says.
-    pub(crate) over: Option<Over>,
+    pub(crate) over: Option<LeaseEnd>,
     /// The token went on with another lease; this is how long the previous lease was held.
     pub(crate) passed_on: Option<(Group, Duration)>,
     /// The user is to be warned.
@@ -99,7 +99,7 @@ pub(crate) struct NodeRelease {
 
 /// How a lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Over {
+pub(crate) struct LeaseEnd {
     /// Why it was lost; `None` where it was released, or goes on in another client.
     pub(crate) lost: Option<LossReason>,
     pub(crate) group: Group,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::protocol::claim::Terms;
+use crate::protocol::claim::LockParams;
 
 /// What a decision reads beside the claim itself. The claim is locked while it reads, and nothing
 /// here waits or sends. `draw_fence` draws: another call
 /// would return another fence.
 pub(crate) trait Env {
     /// What the lock asks for with the token.
-    fn terms(&self) -> &Terms;
+    fn terms(&self) -> &LockParams;
 
     /// The number by which the node is weighed as a home: see [`order`](super::home::order).
     fn id(&self, node: usize) -> u64;

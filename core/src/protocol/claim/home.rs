@@ -70,7 +70,7 @@ pub enum NodeState {
 
 /// How an attempt that is not won goes on, once all nodes were asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// More answers are to come.
     Await,
     /// The home has voted for us, and too few others: these are asked again.
@@ -82,24 +82,24 @@ pub(crate) enum Next {
 }
 
 /// What to do where the nodes are in these states. `order`: see [`order`].
-pub(crate) fn next(order: &[usize], states: &[NodeState]) -> Next {
+pub(crate) fn next(order: &[usize], states: &[NodeState]) -> NextStep {
     let here = || order.iter().copied();
     let answers = |node: &usize| states[*node] != NodeState::Out;
     let Some(home) = here().find(answers) else {
-        return Next::Pause;
+        return NextStep::Pause;
     };
     let goes_on = match states[home] {
         NodeState::Refused { .. } => false,
         NodeState::Granted => true,
-        NodeState::Awaited | NodeState::Unasked | NodeState::Out => return Next::Await,
+        NodeState::Awaited | NodeState::Unasked | NodeState::Out => return NextStep::Await,
     };
     if !goes_on {
-        return Next::Yield(home);
+        return NextStep::Yield(home);
     }
     if states.contains(&NodeState::Awaited) {
-        return Next::Await;
+        return NextStep::Await;
     }
-    Next::Retry(
+    NextStep::Retry(
         here()
             .filter(|node| states[*node] != NodeState::Granted)
             .collect(),
@@ -328,19 +328,19 @@ mod tests {
                 .collect();
             let (we, they) = (next(&order, &ours), next(&order, &theirs));
             match we {
-                Next::Pause => {
+                NextStep::Pause => {
                     prop_assert!(ours.iter().all(|state| *state == NodeState::Out));
-                    prop_assert_eq!(they, Next::Pause);
+                    prop_assert_eq!(they, NextStep::Pause);
                 }
-                Next::Yield(home) => {
+                NextStep::Yield(home) => {
                     prop_assert_eq!(ours[home], REFUSED);
-                    prop_assert!(!matches!(they, Next::Yield(_) | Next::Pause));
+                    prop_assert!(!matches!(they, NextStep::Yield(_) | NextStep::Pause));
                 }
-                Next::Retry(nodes) => {
-                    prop_assert!(matches!(they, Next::Yield(_)));
+                NextStep::Retry(nodes) => {
+                    prop_assert!(matches!(they, NextStep::Yield(_)));
                     prop_assert!(nodes.iter().all(|node| ours[node] != NodeState::Granted));
                 }
-                Next::Await => prop_assert!(ours.contains(&NodeState::Awaited)),
+                NextStep::Await => prop_assert!(ours.contains(&NodeState::Awaited)),
             }
         }
 

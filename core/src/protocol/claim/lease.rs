@@ -211,7 +211,7 @@ impl Claim {
     /// The lease is shared from the moment in which it says so; each node's vote follows by the
     /// next extension that reaches it. No other is let in before, since a vote for one holder
     /// excludes no less than a shared vote. The lease keeps its fence, and what it was to
-    /// [keep](crate::protocol::asked::Asked::keep) it keeps no more.
+    /// [keep](crate::protocol::asked::LeaseOptions::keep) it keeps no more.
     pub(super) fn share(&mut self, lease: u32, now: Instant, env: &impl Env, fx: &mut Effects) {
         if self.end_if_over(now, env, fx) || !self.is_of(lease) {
             return;

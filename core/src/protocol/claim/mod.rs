@@ -3,7 +3,7 @@
 //! A [`Claim`] begins as an attempt: it asks the nodes for their votes. If a quorum votes for it,
 //! it is a lease; in the end it is dead, and its release is on the way to every node that may know
 //! it. [`step_into`](Claim::step_into) takes one event into account and says what is to be done. A
-//! claim sends nothing, waits for nothing and reads no clock: the [shell](crate::protocol::hold)
+//! claim sends nothing, waits for nothing and reads no clock: the [shell](crate::protocol::claim_cell)
 //! that holds it passes the time with each event, performs the effects, and is the [`Env`] that the
 //! claim asks for what it needs to know of the world.
 //!
@@ -36,13 +36,13 @@ use crate::clock::Instant;
 use crate::node::{Keys, Mode, Nodes, Reply, RequestContext, Value};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
-use crate::protocol::quorum::{Verdict, Vote};
+use crate::protocol::quorum::{RoundVerdict, Vote};
 use effects::{Effects, Wake};
 use env::Env;
 use votes::{Rules, Votes};
 
 pub(crate) use lease::IN_A_ROW;
-pub use terms::Terms;
+pub use terms::LockParams;
 pub(crate) use votes::Phase;
 
 /// One token's life. See the [module documentation](self).
@@ -51,7 +51,7 @@ pub(crate) struct Claim {
     phase: Phase,
     votes: Votes,
     round: Round,
-    lease: Lease,
+    lease: LeaseState,
     /// What stands for the lease on the nodes, or will by the next renewal: the token, and behind it
     /// the label, if there is one.
     value: Value,
@@ -91,7 +91,7 @@ struct Round {
 
 /// The present lease among those that the token is passed through.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Lease {
+struct LeaseState {
     /// How often the token was passed on.
     passed: u32,
     /// By which metrics tell it from others.
@@ -178,7 +178,7 @@ pub(crate) enum Event<'a> {
 
 /// With what a claim begins.
 #[derive(Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct ClaimInit {
     /// The token, and behind it the label.
     pub(crate) value: Value,
     /// The fence that is the time in the token; 0 for none.
@@ -197,7 +197,7 @@ pub(crate) struct Beginning {
 
 impl Claim {
     /// A claim that has asked no node so far.
-    pub(crate) fn new(beginning: Beginning, now: Instant, env: &impl Env) -> Claim {
+    pub(crate) fn new(beginning: ClaimInit, now: Instant, env: &impl Env) -> Claim {
         let stepped = (0..beginning.nodes).map(|node| env.stepped(node));
         Claim {
             phase: Phase::Asking,
@@ -206,7 +206,7 @@ impl Claim {
                 drawn: beginning.drawn,
                 ..Round::default()
             },
-            lease: Lease {
+            lease: LeaseState {
                 passed: 0,
                 group: env.terms().group,
                 since: now,
@@ -305,7 +305,7 @@ impl Claim {
             // The node has stored the label of the previous lease.
             node.requests.renew_at = now;
         }
-        if again == votes::Again::Yes {
+        if again == votes::Repeat::Yes {
             return self.ask_again(&ticket, now, env, fx);
         }
         if self.is_undecided(env) {
@@ -360,8 +360,8 @@ impl Claim {
             let needed = now + env.terms().timing.min_validity;
             let unanswered = |(i, vote)| if i == node { Vote::Awaited } else { vote };
             let before = self.votes.0.iter().map(|node| node.vote).enumerate();
-            fx.counts.awaited_timeout = self.votes.verdict(needed) == Verdict::Lost
-                && quorum::verdict(before.map(unanswered), needed) != Verdict::Lost;
+            fx.counts.awaited_timeout = self.votes.verdict(needed) == RoundVerdict::Lost
+                && quorum::verdict(before.map(unanswered), needed) != RoundVerdict::Lost;
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::effects::{Effects, NodeRelease, Over, PerNode, ReleasePlan, Wake};
+use super::effects::{Effects, LeaseEnd, NodeRelease, PerNode, ReleasePlan, Wake};
 use super::env::Env;
 use super::votes::Votes;
 use super::{Claim, Phase};
@@ -64,8 +64,8 @@ impl Claim {
         &self,
         lost: Option<crate::protocol::loss::LossReason>,
         now: Instant,
-    ) -> Over {
-        Over {
+    ) -> LeaseEnd {
+        LeaseEnd {
             lost,
             group: self.lease.group,
             held_for: self.lease.since.until(now),
@@ -175,7 +175,7 @@ impl Claim {
     }
 
     /// How the release of this token leaves the lock: taken to the end of its
-    /// [`keep`](crate::protocol::asked::Asked::keep), at whatever rate the nodes' clocks go.
+    /// [`keep`](crate::protocol::asked::LeaseOptions::keep), at whatever rate the nodes' clocks go.
     fn after_release(&self, now: Instant, env: &impl Env) -> AfterRelease {
         let keep = env.terms().asked.keep;
         if self.mode(env) == Mode::Shared {

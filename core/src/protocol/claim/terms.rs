@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::node::{Keys, Mode};
-use crate::owner::Bound;
-use crate::protocol::asked::Asked;
+use crate::owner::ThreadBinding;
+use crate::protocol::asked::LeaseOptions;
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct LockParams {
     /// Which lock.
     pub keys: Arc<Keys>,
     /// The label that goes with the token; empty for none.
@@ -20,18 +20,18 @@ pub struct Terms {
     /// Bound on the difference of clock rates.
     pub drift: f64,
     /// What another request for the lock is compared with.
-    pub asked: Asked,
+    pub asked: LeaseOptions,
     /// The thread that the lease is bound to.
-    pub bound: Option<Arc<Bound>>,
+    pub bound: Option<Arc<ThreadBinding>>,
     /// By which metrics tell it from others.
     pub group: Group,
 }
 
-impl Terms {
+impl LockParams {
     /// Whether a lease on these terms is as good as one on those. All of them are taken apart
     /// here, so that a new one does not compile before it was thought of.
-    pub(crate) fn serves(&self, other: &Terms) -> bool {
-        let Terms {
+    pub(crate) fn serves(&self, other: &LockParams) -> bool {
+        let LockParams {
             keys,
             timing,
             // The client's own.

@@ -19,7 +19,7 @@ const NOW: Instant = Instant(1_000_000_000);
 /// A world in which each node is in the state that the test says.
 #[derive(Clone)]
 struct World {
-    terms: Terms,
+    terms: LockParams,
     out: Nodes,
     late: Nodes,
     stepped: u64,
@@ -28,7 +28,7 @@ struct World {
 }
 
 impl Env for World {
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &LockParams {
         &self.terms
     }
 
@@ -91,7 +91,7 @@ impl Env for World {
 
 fn world() -> World {
     World {
-        terms: Terms {
+        terms: LockParams {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
                 aux: aux("lock:", b"lock:{k}", Naming::Tagged),
@@ -108,7 +108,7 @@ fn world() -> World {
             label: Arc::default(),
             timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
-            asked: crate::protocol::asked::Asked {
+            asked: crate::protocol::asked::LeaseOptions {
                 ttl: TTL,
                 renew: true,
                 ..Default::default()
@@ -127,7 +127,7 @@ fn world() -> World {
 /// A claim that has asked all nodes at [`NOW`].
 fn asked(world: &World) -> Claim {
     let value = [&b"0123456789"[..]; 4].concat();
-    let beginning = Beginning {
+    let beginning = ClaimInit {
         value: Value([&value[..], b"."].concat().into()),
         drawn: 7,
         block: 1,

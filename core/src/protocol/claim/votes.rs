@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::{self, Instant};
 use crate::node::{Fault, FaultKind, Op, QueueInfo, Reply, RequestContext};
 use crate::protocol::fence::Mark;
-use crate::protocol::quorum::{self, Verdict, Vote};
+use crate::protocol::quorum::{self, RoundVerdict, Vote};
 use crate::protocol::retry;
 use crate::protocol::timing::Timing;
 
@@ -122,7 +122,7 @@ impl Rules {
 /// Whether a node is to be asked the same once more, and nothing else has come of its reply.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum Repeat {
     Yes,
     No,
 }
@@ -161,7 +161,7 @@ impl Votes {
     }
 
     /// The verdict on the votes that last beyond `needed`.
-    pub(super) fn verdict(&self, needed: Instant) -> Verdict {
+    pub(super) fn verdict(&self, needed: Instant) -> RoundVerdict {
         quorum::verdict(self.cast(), needed)
     }
 
@@ -219,7 +219,7 @@ impl NodeVote {
         now: Instant,
         phase: Phase,
         rules: &Rules,
-    ) -> Again {
+    ) -> Repeat {
         if matches!(ticket.op, Op::Extend { .. }) {
             self.requests.renewing = None;
         }
@@ -283,13 +283,13 @@ impl NodeVote {
                 self.asked_again = true;
                 // Plain commands may have left a value there that does not count.
                 self.requests.reached += 1;
-                return Again::Yes;
+                return Repeat::Yes;
             }
             Reply::Late => self.late(ticket, now),
             Reply::Failed(fault) => self.fail(ticket, fault, now, phase),
             Reply::Released { .. } | Reply::Kept | Reply::Seen(_) | Reply::Reserved { .. } => {}
         }
-        Again::No
+        Repeat::No
     }
 
     /// A vote: our token stands there for its ttl, or for as long as the node says,

@@ -198,7 +198,7 @@ fn what_was_asked_in_vain_is_asked_again_where_connections_were_lost() {
     ] {
         let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
         let ttl = Duration::from_secs(1);
-        let before = Met {
+        let before = KnownConnects {
             connects: vec![before],
             left: ttl,
         };

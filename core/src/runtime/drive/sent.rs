@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Driver, MAY_DRIVE, OWED, USED};
-use crate::runtime::parked::Parked;
+use crate::runtime::parked::Parker;
 use crate::runtime::wheel::{BREATH, TURN};
 use crate::wakers::Wakers;
 
@@ -13,17 +13,17 @@ pub(crate) fn waits_here() -> bool {
 }
 
 /// What a blocking call has sent so far, and with it how to wait for more.
-pub(crate) struct Sent {
+pub(crate) struct SentRequests {
     driver: Option<&'static Driver>,
     /// As [`OWED`].
     owed: Option<Wakers>,
 }
 
-impl Sent {
+impl SentRequests {
     /// For a call whose future may be anybody's: what it sends leaves at once, for its next step may
     /// wait for what another thread sends behind that.
-    pub(crate) fn at_once() -> Sent {
-        Sent {
+    pub(crate) fn at_once() -> SentRequests {
+        SentRequests {
             driver: None,
             owed: None,
         }
@@ -31,8 +31,8 @@ impl Sent {
 
     /// For a call of a binding, which runs no foreign code: what it sends leaves when it waits, and the
     /// runtime is entered once for both.
-    pub(crate) fn with_the_wait() -> Sent {
-        Sent {
+    pub(crate) fn with_the_wait() -> SentRequests {
+        SentRequests {
             driver: None,
             owed: Some(Wakers::default()),
         }
@@ -41,20 +41,20 @@ impl Sent {
     /// Polls what the call waits for.
     pub(crate) fn by<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         /// What stood here before, and is put back.
-        struct Within<'a> {
-            sent: &'a mut Sent,
+        struct ContextGuard<'a> {
+            sent: &'a mut SentRequests,
             may_drive: bool,
             used: Option<&'static Driver>,
             owed: Option<Wakers>,
         }
-        impl Drop for Within<'_> {
+        impl Drop for ContextGuard<'_> {
             fn drop(&mut self) {
                 MAY_DRIVE.set(self.may_drive);
                 self.sent.driver = USED.replace(self.used);
                 self.sent.owed = OWED.replace(self.owed.take());
             }
         }
-        let _within = Within {
+        let _within = ContextGuard {
             may_drive: MAY_DRIVE.replace(true),
             used: USED.replace(self.driver),
             owed: OWED.replace(self.owed.take()),
@@ -74,7 +74,7 @@ impl Sent {
 
     /// Waits until `parked` is woken, at most for `limit`, or less: at the wheel
     /// if it can be had.
-    pub(crate) fn wait(&mut self, parked: &Parked, limit: Option<Duration>) {
+    pub(crate) fn wait(&mut self, parked: &Parker, limit: Option<Duration>) {
         let Some(driver) = self.driver else {
             return parked.park(limit);
         };
@@ -92,7 +92,7 @@ impl Sent {
     }
 }
 
-impl Drop for Sent {
+impl Drop for SentRequests {
     fn drop(&mut self) {
         self.leave();
     }

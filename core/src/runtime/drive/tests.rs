@@ -9,7 +9,7 @@ use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
 use crate::runtime::wait::run;
-use crate::runtime::wheel::{BREATH, State, Who};
+use crate::runtime::wheel::{BREATH, WheelHolder, WheelState};
 use crate::sync::{Mutex, lock};
 
 /// A task of the runtime that answers each request with the thread it ran on.
@@ -97,7 +97,7 @@ impl Future for Asked<'_> {
 }
 
 /// Waits for others to come so far.
-fn until(driver: &Driver, far: impl Fn(&State<Arc<Runtime>>) -> bool) {
+fn until(driver: &Driver, far: impl Fn(&WheelState<Arc<Runtime>>) -> bool) {
     let begun = system_now();
     while !far(&lock(&driver.wheel.state)) {
         assert!(
@@ -109,7 +109,7 @@ fn until(driver: &Driver, far: impl Fn(&State<Arc<Runtime>>) -> bool) {
 }
 
 fn is_free_or_io(driver: &Driver) -> bool {
-    lock(&driver.wheel.state).who != Who::Caller
+    lock(&driver.wheel.state).who != WheelHolder::Caller
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_caller_that_is_alone_drives() {
 
 /// Waits as bindings do.
 fn wait_with_what_is_sent<F: Future>(future: F) -> F::Output {
-    run(future, None, Sent::with_the_wait()).unwrap()
+    run(future, None, SentRequests::with_the_wait()).unwrap()
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_a_call_of_a_binding_has_sent_leaves_whatever_becomes_of_the_call() {
         Duration::from_secs(10),
         &mut looks as &mut dyn FnMut() -> bool,
     );
-    assert!(run(asks_again, Some(interrupt), Sent::with_the_wait()).is_none());
+    assert!(run(asks_again, Some(interrupt), SentRequests::with_the_wait()).is_none());
     assert_eq!(rounds, 2);
 }
 
@@ -207,7 +207,9 @@ fn others_are_served_while_a_caller_waits_and_when_it_leaves() {
         });
     });
     told.recv_timeout(Duration::from_secs(10)).unwrap();
-    until(second.driver, |s| s.who == Who::Caller || s.parked > 0);
+    until(second.driver, |s| {
+        s.who == WheelHolder::Caller || s.parked > 0
+    });
     for _ in 0..100 {
         blocking::wait(second.ask());
     }
@@ -230,7 +232,9 @@ fn a_long_wait_parks() {
         });
     });
     // The I/O thread asks for the wheel, without anything else going on.
-    until(echo.driver, |s| s.parked > 0 && s.who == Who::IoThread);
+    until(echo.driver, |s| {
+        s.parked > 0 && s.who == WheelHolder::IoThread
+    });
     release.send(()).unwrap();
     long.join().unwrap();
 }
@@ -390,6 +394,6 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
     // A loop that does not come back leaves it to the I/O thread.
     stream.write_all(&[0]).unwrap();
     assert_eq!(told.recv_timeout(within), Ok(io_thread));
-    until(driver, |s| s.who == Who::IoThread);
+    until(driver, |s| s.who == WheelHolder::IoThread);
     assert!(!is_told(driver, 0));
 }

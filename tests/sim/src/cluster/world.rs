@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use quorlock::sim::probe::link::{Bytes, Dialled, Task};
+use quorlock::sim::probe::link::{Bytes, DialFuture, LinkTask};
 use quorlock::sim::{Clock, Instant, Sleep};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -46,7 +46,7 @@ pub struct World {
     inner: Mutex<Inner>,
     /// With their wakers, each of which is known by being the same, and whether they are the
     /// client's own.
-    tasks: Mutex<Vec<Option<(Task, Waker, bool)>>>,
+    tasks: Mutex<Vec<Option<(LinkTask, Waker, bool)>>>,
     ready: Arc<Mutex<VecDeque<usize>>>,
 }
 
@@ -167,16 +167,16 @@ impl World {
     }
 
     /// Starts a task of a user.
-    pub fn spawn(&self, task: Task) {
+    pub fn spawn(&self, task: LinkTask) {
         self.begin(task, false);
     }
 
     /// Starts a task of a client's own.
-    pub fn spawn_own(&self, task: Task) {
+    pub fn spawn_own(&self, task: LinkTask) {
         self.begin(task, true);
     }
 
-    fn begin(&self, task: Task, own: bool) {
+    fn begin(&self, task: LinkTask, own: bool) {
         let mut tasks = self.tasks.lock().expect("one thread");
         let (id, ready) = (tasks.len(), self.ready.clone());
         let waker = Waker::from(Arc::new(TaskWaker { id, ready }));
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// Dials a server of a cluster, by its address.
-    pub fn dial(self: &Arc<Self>, cluster: usize, address: &str) -> Dialled {
+    pub fn dial(self: &Arc<Self>, cluster: usize, address: &str) -> DialFuture {
         let (world, address) = (self.clone(), address.to_owned());
         Box::pin(async move {
             let (at, wire) = world.inner().dials(cluster, &address);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Adopted, AfterRelease, AuxKeys, Keys, Mode, Op, Repair, Request, Value, Waiter, Waits,
+    Adoption, AfterRelease, AuxKeys, Keys, Mode, Op, Repair, Request, Value, Waiter, Waits,
 };
 
 use super::resp::number;
@@ -378,7 +378,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => extension(millis(1)?, args[2], fence.unwrap_or(0), block)?,
     };
     let adopts = match script {
-        Script::Adopt => Some(Box::new(Adopted {
+        Script::Adopt => Some(Box::new(Adoption {
             value: Value((*args.get(3)?).into()),
             ban: millis(2)?,
         })),

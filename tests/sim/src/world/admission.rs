@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::admission::{
-    Admission, Expected, Info, Newness, Observation, Record, Refusal, StepWatch, may_have_voted,
+    Admission, Expectation, Info, Newness, Observation, Record, Refusal, StepWatch, may_have_voted,
 };
 use quorlock::sim::{FaultKind, MemoryNode, Reply, RequestContext};
 
@@ -27,11 +27,11 @@ const WRITES: u32 = 6;
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// What the clients expect of each node.
-    pub expected: Expected,
+    pub expected: Expectation,
     /// Clients that expect something else.
-    pub strays: Vec<(usize, Expected)>,
+    pub strays: Vec<(usize, Expectation)>,
     /// A node that begins with the record of another set, and that set.
-    pub elsewhere: Option<(usize, Expected)>,
+    pub elsewhere: Option<(usize, Expectation)>,
     /// Whether the set was declared, so that it begins with its records.
     pub declared: bool,
     /// How long the servers of a set that was not declared have run, and whether
@@ -51,7 +51,7 @@ impl Terms {
     /// than `max_ttl`.
     pub fn new(nodes: usize, max_ttl: Duration, guard: bool, declared: bool) -> Terms {
         Terms {
-            expected: Expected::new("s", nodes, max_ttl, DRIFT, guard),
+            expected: Expectation::new("s", nodes, max_ttl, DRIFT, guard),
             strays: Vec::new(),
             elsewhere: None,
             declared,
@@ -79,7 +79,7 @@ impl Terms {
     }
 
     /// What this client expects.
-    pub fn of(&self, client: usize) -> &Expected {
+    pub fn of(&self, client: usize) -> &Expectation {
         let stray = self.strays.iter().find(|(stray, _)| *stray == client);
         stray.map_or(&self.expected, |(_, expected)| expected)
     }
@@ -429,7 +429,7 @@ impl Inner {
 
 impl Node {
     /// What the server may have lost, as `INFO` tells it.
-    fn newness(&self, now: Time, expected: &Expected) -> Newness {
+    fn newness(&self, now: Time, expected: &Expectation) -> Newness {
         match self.state.record() {
             None => {}
             Some(record) => {

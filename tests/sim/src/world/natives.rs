@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::native::{LONGER, Outcome, Trailer, Voted, key_end_of, outcome};
+use quorlock::sim::native::{LONGER, NativeReplies, Outcome, Trailer, key_end_of, outcome};
 use quorlock::sim::{Instant, MemoryNode, Op, Reply, Request};
 
 use super::events::{Answer, Event, Said};
@@ -17,7 +17,7 @@ use crate::history::{Asked, Happened};
 #[derive(Debug)]
 pub(super) struct Ballot {
     request: Request,
-    voted: Voted,
+    voted: NativeReplies,
     /// When it was given.
     at: Time,
     /// What the trailer showed, where a seeded bug reads it before the vote.
@@ -118,7 +118,7 @@ impl Inner {
         message: u64,
         request: &Request,
         counts: bool,
-    ) -> Voted {
+    ) -> NativeReplies {
         let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
         let seen = self.look_before(node, request, false);
         let state = &mut self.nodes[node];

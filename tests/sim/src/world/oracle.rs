@@ -46,7 +46,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Hold, Instant, MemoryNode, Mode, Request, StoredValue, Value};
+use quorlock::sim::{ClaimCell, Instant, MemoryNode, Mode, Request, StoredValue, Value};
 
 use super::{Inner, Node, Time, World};
 use crate::history::Happened;
@@ -149,7 +149,7 @@ impl Life {
 struct Watch {
     name: u64,
     client: usize,
-    hold: Arc<Hold>,
+    hold: Arc<ClaimCell>,
     /// Which of the token's leases it is.
     lease: u32,
     /// What its users have of it; those that they gave back and keep.

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Acquired, Asked, Hold, Inbox, LocalQueues, Set, Terms, Timing, Wait, Waits, Watchdog, acquire,
+    AcquireResult, ClaimCell, Inbox, LeaseOptions, LocalQueues, LockParams, Set, Timing, Wait,
+    Waits, Watchdog, acquire,
 };
 use quorlock::{Client, ClientBuilder};
 use quorlock_sim::contender::{KEYS, NAMES, keys_of};
@@ -25,13 +26,13 @@ pub const WAITS: Waits = Waits {
     most: 10_000,
 };
 
-pub fn terms() -> Terms {
-    Terms {
+pub fn terms() -> LockParams {
+    LockParams {
         keys: keys_of(KEYS[0], WAITS, Some(Duration::from_secs(600))),
         label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(500)),
         drift: 0.01,
-        asked: Asked::default(),
+        asked: LeaseOptions::default(),
         bound: None,
         group: Default::default(),
     }
@@ -95,7 +96,7 @@ impl Stage {
         self.wants(client, long, terms())
     }
 
-    pub fn wants(&self, client: usize, long: Duration, terms: Terms) -> Attempt {
+    pub fn wants(&self, client: usize, long: Duration, terms: LockParams) -> Attempt {
         let won = Arc::new(Mutex::new(None));
         let (set, result) = (self.sets[client].clone(), won.clone());
         let inbox = Inbox::new(self.world.inbox(client), &set.links);
@@ -108,7 +109,7 @@ impl Stage {
                 max_waiters: 1,
             };
             let ended = acquire(&set, &terms, b"k", wait, || None::<()>).await;
-            if let Ok(Acquired::Hold(hold)) = ended {
+            if let Ok(AcquireResult::Won(hold)) = ended {
                 *result.lock().unwrap() = Some(hold);
             }
         });
@@ -199,10 +200,10 @@ impl Stage {
     }
 }
 
-pub struct Attempt(Arc<Mutex<Option<Arc<Hold>>>>);
+pub struct Attempt(Arc<Mutex<Option<Arc<ClaimCell>>>>);
 
 impl Attempt {
-    pub fn take(&self) -> Option<Arc<Hold>> {
+    pub fn take(&self) -> Option<Arc<ClaimCell>> {
         self.0.lock().unwrap().take()
     }
 }

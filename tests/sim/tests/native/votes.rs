@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Asked, LossReason, Terms};
+use quorlock::sim::{LeaseOptions, LockParams, LossReason};
 use quorlock_sim::world::{FaultEvent, MS, Time, Ways};
 
 use crate::stage::{QUARANTINE, Stage, TTL, terms, with_and_without};
@@ -213,10 +213,10 @@ fn a_fence_is_written_back_beyond_all_that_is_stored() {
 /// who held it comes next, and would store it anew.
 fn a_holder_is_forced_out() -> Result<(), String> {
     let stage = Stage::new(3);
-    let renewed = Terms {
-        asked: Asked {
+    let renewed = LockParams {
+        asked: LeaseOptions {
             renew: true,
-            ..Asked::default()
+            ..LeaseOptions::default()
         },
         ..terms()
     };

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 const LEFT: Duration = Duration::from_secs(7);
 
-fn expected(nodes: usize) -> Expected {
-    Expected::new("s", nodes, Duration::from_secs(60), 0.01, true)
+fn expected(nodes: usize) -> Expectation {
+    Expectation::new("s", nodes, Duration::from_secs(60), 0.01, true)
 }
 
-fn survey(expected: &Expected) -> Survey {
+fn survey(expected: &Expectation) -> Survey {
     let name = |i: usize| (format!("node{i}").into(), false);
     Survey::new(expected.clone(), (0..expected.nodes).map(name).collect())
 }
@@ -41,7 +41,7 @@ fn written(next: Admission) -> (String, Duration) {
 }
 
 /// The whole way of a set of three blank nodes; returns their quarantines.
-fn found(expected: &Expected, newness: [Newness; 3]) -> [Duration; 3] {
+fn found(expected: &Expectation, newness: [Newness; 3]) -> [Duration; 3] {
     let survey = survey(expected);
     assert_eq!(survey.look(0, &blank(newness[0]), "a"), Admission::Wait);
     assert_eq!(survey.look(1, &blank(newness[1]), "b"), Admission::Wait);
@@ -78,7 +78,7 @@ fn a_wholly_new_set_votes_at_once_and_any_other_after_a_quarantine() {
     assert_eq!(found(&e, young), [Duration::ZERO, LEFT, Duration::ZERO]);
     assert_eq!(found(&e, [New, Young(LEFT), Used]), full);
     assert_eq!(found(&e, [Used, New, New]), full);
-    let said = Expected {
+    let said = Expectation {
         declares: false,
         ..e
     };
@@ -181,11 +181,11 @@ fn a_node_that_lost_its_record_is_given_it_with_a_quarantine() {
 #[test]
 fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
     let e = expected(3);
-    let off = Expected {
+    let off = Expectation {
         guard: false,
         ..e.clone()
     };
-    let next = |e: &Expected, stored: &str, run: Option<&str>, stepped| {
+    let next = |e: &Expectation, stored: &str, run: Option<&str>, stepped| {
         let look = Observation {
             run: run.map(str::to_owned),
             stepped,
@@ -211,7 +211,7 @@ fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
 #[test]
 fn identity_is_checked_with_guard_and_without() {
     for guard in [true, false] {
-        let e = Expected {
+        let e = Expectation {
             guard,
             ..expected(3)
         };

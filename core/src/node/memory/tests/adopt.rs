@@ -1,12 +1,12 @@
 //! A vote that goes on under another value.
 
 use super::*;
-use crate::node::Adopted;
+use crate::node::Adoption;
 
 fn adopt(node: &mut MemoryNode, name: &str, old: &str, ms: u64) -> Reply {
     let mut request = request(acquire(7, false, 1), name);
     request.keys = Arc::new(Keys {
-        adopts: Some(Box::new(Adopted {
+        adopts: Some(Box::new(Adoption {
             value: value(old),
             ban: Duration::from_millis(50),
         })),

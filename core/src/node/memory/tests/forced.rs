@@ -77,7 +77,7 @@ fn what_was_under_way_does_not_come_back() {
     // An adoption makes the ban no shorter, either.
     ask(&mut node, ACQUIRE, "b", 11);
     let mut adopts = request(ACQUIRE, "a");
-    let old = crate::node::Adopted {
+    let old = crate::node::Adoption {
         value: value("b"),
         ban: Duration::ZERO,
     };

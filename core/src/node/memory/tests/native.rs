@@ -1,7 +1,7 @@
 //! Votes and releases by plain commands.
 
 use super::*;
-use crate::node::native::{Trailer, Voted};
+use crate::node::native::{NativeReplies, Trailer};
 
 /// A native acquire of a key that ends at this many ms; 0: a plain one.
 fn native(name: &str, candidate: u64, end: u64) -> Request {
@@ -12,8 +12,8 @@ fn native(name: &str, candidate: u64, end: u64) -> Request {
     }
 }
 
-const fn voted(stored: bool, counted: bool) -> Voted {
-    Voted { stored, counted }
+const fn voted(stored: bool, counted: bool) -> NativeReplies {
+    NativeReplies { stored, counted }
 }
 
 #[test]

@@ -34,16 +34,20 @@ const MORE: Duration = Duration::from_millis(50);
 type RunQuery<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
 /// The other addresses of a name.
-pub(super) struct Others<'a> {
+pub(super) struct SiblingAddresses<'a> {
     clock: &'a Arc<dyn Clock>,
     begun: Instant,
     asked: Vec<(SocketAddr, RunQuery<'a>)>,
     told: Vec<(SocketAddr, String)>,
 }
 
-impl<'a> Others<'a> {
+impl<'a> SiblingAddresses<'a> {
     /// The other addresses of the name at `endpoint`: all but the address that `stream` leads to.
-    pub(super) fn of(target: &'a Target, endpoint: &'a Endpoint, stream: &Stream) -> Others<'a> {
+    pub(super) fn of(
+        target: &'a Target,
+        endpoint: &'a Endpoint,
+        stream: &Stream,
+    ) -> SiblingAddresses<'a> {
         let others = match &target.routes {
             None => target.dial.others(endpoint, stream),
             // In a cluster the map says which server has a hash slot, and each server says where it
@@ -51,7 +55,7 @@ impl<'a> Others<'a> {
             Some(_) => Vec::new(),
         };
         let others = others.into_iter().take(MOST);
-        Others {
+        SiblingAddresses {
             clock: &target.gate.clock,
             begun: target.gate.clock.now(),
             asked: others

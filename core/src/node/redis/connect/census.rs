@@ -9,7 +9,7 @@ use redis::Value as Resp;
 use super::greet::greet;
 use super::prepare::namespace;
 use super::talk::{exchange_long, within};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use crate::foreign;
 use crate::node::address::Endpoint;
 use crate::node::redis::replies::text;
@@ -75,7 +75,7 @@ pub(crate) async fn inboxes(target: &Target, most: Duration) -> Option<BTreeSet<
     let gate = &target.gate;
     let like = [namespace(gate), b"#in:*"].concat();
     let work = async {
-        let mut greeted = greet(target, &How::default()).await?;
+        let mut greeted = greet(target, &ConnectHints::default()).await?;
         let mut ask = redis::cmd("PUBSUB");
         let asked = [ask.arg("CHANNELS").arg(like).take()];
         exchange_long(&mut greeted.wire, &asked, resp::MAP).await

@@ -25,7 +25,7 @@ use super::admit::{RecordKeys, admit, record_in};
 use super::greet::{Greeting, greet};
 use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, not_ready, refused, within};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use super::trial::{TrialResult, trial};
 use crate::node::Fault;
 use crate::node::address::Endpoint;
@@ -179,7 +179,7 @@ pub(super) async fn see(target: &Target) -> Result<(Vec<ShardProbe>, Option<Stri
     let (clock, most) = (&target.gate.clock, patience(target));
     let mut shards = Vec::new();
     for target in targets {
-        let how = How::default();
+        let how = ConnectHints::default();
         let at = &target.address.endpoint;
         let met = within(clock, most, greet(&target, &how)).await;
         let greeted = met.map_err(|fault| of_server(at, announced(at, fault)))?;
@@ -195,7 +195,7 @@ pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     let (gate, mut left) = (&target.gate, Duration::ZERO);
     let (shards, routes) = shards_of(target).await?;
     for shard in shards {
-        let how = How::default();
+        let how = ConnectHints::default();
         let record = admit_node(&shard, &*routes).await?;
         let mut greeted = greet(&shard, &how).await?;
         stamp(&shard, &mut greeted, &record, &how).await?;

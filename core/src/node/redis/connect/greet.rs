@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::alike::Others;
+use super::alike::SiblingAddresses;
 use super::degraded;
 use super::hello::{Hello, Questions, count, unanswered};
 use super::locate::locate;
 use super::prepare::permitted;
 use super::talk::{exchange, exchange_long, good, refused};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::hash::fnv1a;
@@ -55,7 +55,7 @@ pub(super) struct Greeting {
 
 /// Dials, authenticates, asks for pushes, and looks at the node. Where that fails the other nodes
 /// take this node for absent.
-pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeting, Fault> {
+pub(super) async fn greet(target: &Target, how: &ConnectHints) -> Result<Greeting, Fault> {
     let greeted = say_hello(target, how).await;
     if greeted.is_err() && target.routes.is_none() {
         target.gate.survey.absent(target.node);
@@ -63,7 +63,7 @@ pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeting, Fault>
     greeted.map_err(|fault| target.address.quiet(fault))
 }
 
-async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
+async fn say_hello(target: &Target, how: &ConnectHints) -> Result<Greeting, Fault> {
     let address = &target.address;
     target.located.has_come(None, false);
     let (endpoint, sentinel) = locate(target).await?;
@@ -77,7 +77,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeting, Fault> {
         }
     };
     target.located.has_come(Some(&endpoint), true);
-    let mut others = Others::of(target, &endpoint, &stream);
+    let mut others = SiblingAddresses::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, target.gate.inbox.clone(), target.gate.clock.clone());
     let questions = Questions::of(target, how);
     let clock = &target.gate.clock;
@@ -217,7 +217,7 @@ pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> S
 /// Why there is no stream. Where the caller has named no node, and no server listens at the default
 /// one, waiting does not help: the person has to start a server, or to name one. A server that was
 /// there before is only restarting.
-pub(super) fn fault_of(undialled: DialError, address: &Address, how: &How) -> Fault {
+pub(super) fn fault_of(undialled: DialError, address: &Address, how: &ConnectHints) -> Fault {
     match (undialled, address.origin) {
         (DialError::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
             "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \

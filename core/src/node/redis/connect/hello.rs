@@ -8,7 +8,7 @@
 use redis::Value as Resp;
 
 use super::talk::{CLOSED, good, login};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use crate::hash::fnv1a;
 use crate::node::admission::{Info, UnsupportedServer};
 use crate::node::redis::replies::text;
@@ -31,7 +31,7 @@ pub(super) struct Questions<'a> {
 }
 
 impl<'a> Questions<'a> {
-    pub(super) fn of(target: &'a Target, how: &How) -> Questions<'a> {
+    pub(super) fn of(target: &'a Target, how: &ConnectHints) -> Questions<'a> {
         Questions {
             target,
             counts: target.routes.is_none() && !how.reached,

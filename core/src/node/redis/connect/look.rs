@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::alike::Others;
+use super::alike::SiblingAddresses;
 use super::census::{Census, census};
 use super::cluster;
 use super::degraded::is_runless;
@@ -19,11 +19,11 @@ use super::locate::{disagreement, locate};
 use super::nested::nested;
 use super::prepare::{permitted, prepare};
 use super::talk::{exchange, exchange_long};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use super::trial::{TrialResult, trial};
 use crate::node::address::Endpoint;
 use crate::node::admission::{
-    DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, Server,
+    DeleteByValue, Info, Newness, QuarantineCause, Record, Rejection, ServerFacts,
 };
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::resp;
@@ -94,7 +94,7 @@ impl Obstacle {
 #[derive(Debug, Default)]
 pub(crate) struct Diagnosis {
     pub(crate) stopped: Option<Obstacle>,
-    pub(crate) server: Server,
+    pub(crate) server: ServerFacts,
     /// Whether the node does not answer `INFO`.
     pub(crate) info_lacks: bool,
     /// Which servers its sentinels name, where those are not one.
@@ -182,9 +182,9 @@ pub(crate) async fn look(target: &Target, most: Duration) -> Diagnosis {
 
 async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let (gate, address) = (&target.gate, &target.address);
-    let how = How {
+    let how = ConnectHints {
         subscribe: true,
-        ..How::default()
+        ..ConnectHints::default()
     };
     if let Endpoint::Cluster(_) = &address.endpoint {
         return see_cluster(target, looked).await;
@@ -202,7 +202,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     })?;
     target.located.has_come(Some(&endpoint), true);
     looked.certificate_expires = stream.certificate_expires();
-    let mut others = Others::of(target, &endpoint, &stream);
+    let mut others = SiblingAddresses::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone(), gate.clock.clone());
     let questions = Questions::of(target, &how);
     let answers = others
@@ -232,7 +232,7 @@ async fn see(target: &Target, looked: &mut Diagnosis) -> Result<(), Obstacle> {
     let said = said.map_err(refused_or_lacks)?;
     looked.info_lacks = said.is_none();
     let said = said.unwrap_or_default();
-    looked.server = Server::parse(&said);
+    looked.server = ServerFacts::parse(&said);
     let info = Info::parse(&said);
     looked.run = info.run.clone();
     looked.runless = is_runless(&info);

@@ -11,8 +11,8 @@ use crate::event::event;
 use crate::node::admission::{DeleteByValue, Gate, QuarantineCause};
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
-use crate::node::redis::server_error::Denied;
-use crate::node::redis::wire::{Incoming, Wire};
+use crate::node::redis::server_error::Denial;
+use crate::node::redis::wire::{ServerMessage, Wire};
 use crate::node::redis::{script, server_error};
 use crate::node::{Cause, Fault};
 
@@ -172,9 +172,9 @@ async fn subscribed(
 async fn confirmation(wire: &mut Wire) -> Result<Option<Resp>, Fault> {
     loop {
         match next(wire).await? {
-            Incoming::Push(Push::Subscribed) => return Ok(None),
-            Incoming::Reply(reply) => return Ok(Some(reply)),
-            Incoming::Push(_) => {}
+            ServerMessage::Push(Push::Subscribed) => return Ok(None),
+            ServerMessage::Reply(reply) => return Ok(Some(reply)),
+            ServerMessage::Push(_) => {}
         }
     }
 }
@@ -194,11 +194,11 @@ pub(super) fn permitted(gate: &Gate, command: &str, reply: Resp) -> Result<Resp,
     };
     match denied {
         None => good(reply),
-        Some(Denied::Channel) if matches!(command, "publish" | "subscribe") => {
+        Some(Denial::Channel) if matches!(command, "publish" | "subscribe") => {
             Err(no_channels(gate))
         }
-        Some(Denied::Key) => Err(no_keys(gate)),
-        Some(Denied::Channel | Denied::Command) => Err(no_command(command)),
+        Some(Denial::Key) => Err(no_keys(gate)),
+        Some(Denial::Channel | Denial::Command) => Err(no_command(command)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::cluster;
 use super::greet::{Greeting, greet};
 use super::prepare::permitted;
 use super::talk::{exchange_long, within};
-use super::target::{How, Target};
+use super::target::{ConnectHints, Target};
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
@@ -74,7 +74,7 @@ pub(crate) async fn scan(
             shards.into_iter().map(|shard| shard.greeted).collect()
         }
         _ => {
-            let (gate, how) = (&target.gate, How::default());
+            let (gate, how) = (&target.gate, ConnectHints::default());
             let most = gate.node_timeout * STEPS;
             vec![within(&gate.clock, most, greet(target, &how)).await?]
         }

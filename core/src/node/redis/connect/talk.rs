@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::foreign;
 use crate::node::address::Address;
 use crate::node::redis::resp::{ReplyBound, TooLong};
-use crate::node::redis::wire::{Incoming, Wire};
+use crate::node::redis::wire::{ServerMessage, Wire};
 #[cfg(feature = "tls")]
 use crate::node::redis::words;
 use crate::node::redis::{replies, server_error};
@@ -74,8 +74,8 @@ pub(super) async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>
     let mut received = Vec::with_capacity(replies);
     while received.len() < replies {
         match (next(wire).await, received.first()) {
-            (Ok(Incoming::Reply(reply)), _) => received.push(reply),
-            (Ok(Incoming::Push(_)), _) => {}
+            (Ok(ServerMessage::Reply(reply)), _) => received.push(reply),
+            (Ok(ServerMessage::Push(_)), _) => {}
             (Err(_), Some(Resp::ServerError(error))) => return Err(replies::fault(error)),
             (Err(fault), _) => return Err(fault),
         }
@@ -84,7 +84,7 @@ pub(super) async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>
 }
 
 /// What comes next.
-pub(super) async fn next(wire: &mut Wire) -> Result<Incoming, Fault> {
+pub(super) async fn next(wire: &mut Wire) -> Result<ServerMessage, Fault> {
     poll_fn(|cx| wire.poll_next(cx))
         .await
         .map_err(|e| broken(&e))

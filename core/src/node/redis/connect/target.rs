@@ -105,7 +105,7 @@ impl Location {
 
 /// How a connection is to be made.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct How {
+pub(crate) struct ConnectHints {
     /// The node has been reached before.
     pub(crate) reached: bool,
     /// Subscribe the inbox, where the node permits it.

@@ -10,7 +10,7 @@ use super::talk::{not_ready, receive, send};
 use super::target::Target;
 use crate::node::hash_slot;
 use crate::node::names::{Naming, aux};
-use crate::node::redis::replies::{self, Outcome};
+use crate::node::redis::replies::{self, RequestOutcome};
 use crate::node::redis::script::{self, Guard};
 use crate::node::redis::wire::Wire;
 use crate::node::{AfterRelease, Fault, Keys, Mode, Op, Repair, Reply, Request, Value, Waits};
@@ -109,12 +109,12 @@ async fn ask(wire: &mut Wire, request: &Request, guard: Option<&Guard>) -> Resul
     send(wire, &[]).await?;
     let reply = receive(wire, 1).await?.pop();
     match replies::outcome(request.op, &reply.ok_or_else(replies::unexpected)?) {
-        Outcome::Reply(Reply::Failed(fault), _)
-        | Outcome::Demoted(fault)
-        | Outcome::Elsewhere(_, fault) => Err(fault),
-        Outcome::Reply(reply, _) => Ok(reply),
-        Outcome::OtherRecord => Err(not_ready("its record has just changed")),
-        Outcome::NoScript | Outcome::AskByScript => Err(replies::unexpected()),
+        RequestOutcome::Reply(Reply::Failed(fault), _)
+        | RequestOutcome::Demoted(fault)
+        | RequestOutcome::Elsewhere(_, fault) => Err(fault),
+        RequestOutcome::Reply(reply, _) => Ok(reply),
+        RequestOutcome::OtherRecord => Err(not_ready("its record has just changed")),
+        RequestOutcome::NoScript | RequestOutcome::AskByScript => Err(replies::unexpected()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::event::event;
 use crate::foreign;
 use crate::node::address::{Endpoint, Sentinels};
 use crate::node::redis::replies::text;
-use crate::node::redis::wire::{Incoming, Wire};
+use crate::node::redis::wire::{ServerMessage, Wire};
 use crate::node::{Fault, FaultKind};
 
 /// A sentinel that has said nothing for so long is asked whether it is there, and has as long to
@@ -98,7 +98,7 @@ async fn hear(target: &Target, wire: &mut Wire) -> Result<Resp, Fault> {
             }
             said => said?,
         };
-        if let Incoming::Reply(reply) = said {
+        if let ServerMessage::Reply(reply) = said {
             return Ok(reply);
         }
     }

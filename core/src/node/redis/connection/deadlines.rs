@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{Connecting, Connection};
+use super::{ConnectFuture, Connection};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::mutex::lock;
@@ -76,7 +76,7 @@ impl Connection {
             self.pause();
         }
         let looks_up = self.is_looking_up();
-        let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
+        let given_up = |(until, _): &(Instant, ConnectFuture)| *until <= now;
         if self.connecting.as_ref().is_some_and(given_up) {
             // The look-up of a name may take all its time, but no request waits for it any more.
             let more = now + self.time_to_connect();

@@ -5,7 +5,7 @@ use super::{Connection, POSTPONED};
 use crate::mutex::lock;
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::InFlight;
-use crate::node::redis::replies::Outcome;
+use crate::node::redis::replies::RequestOutcome;
 use crate::node::redis::server_error::Redirect;
 use crate::node::{Fault, FaultKind, Reply};
 
@@ -25,27 +25,27 @@ impl Connection {
         }
     }
 
-    fn take_outcome(&mut self, mut item: Box<Item>, outcome: Outcome) {
+    fn take_outcome(&mut self, mut item: Box<Item>, outcome: RequestOutcome) {
         match outcome {
-            Outcome::AskByScript => {
+            RequestOutcome::AskByScript => {
                 item.by_script();
                 self.waiting.again(item);
             }
-            Outcome::NoScript if !item.with_text => {
+            RequestOutcome::NoScript if !item.with_text => {
                 item.with_text = true;
                 self.waiting.again(item);
             }
-            Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
-            Outcome::OtherRecord if !item.readmitted => {
+            RequestOutcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
+            RequestOutcome::OtherRecord if !item.readmitted => {
                 item.readmitted = true;
                 item.by_script();
                 self.waiting.again(item);
                 self.readmit();
             }
-            Outcome::OtherRecord => {
+            RequestOutcome::OtherRecord => {
                 item.fail(FaultKind::NotReady, "its record has changed twice", true);
             }
-            Outcome::Elsewhere(redirect, fault) => match &self.target.routes {
+            RequestOutcome::Elsewhere(redirect, fault) => match &self.target.routes {
                 Some(routes) => {
                     let here = &self.target.address.endpoint;
                     routes.redirected(item, redirect, here, self.is_calm());
@@ -53,22 +53,22 @@ impl Connection {
                 None if item.is_release() => self.failed(item, fault),
                 None => item.tell(Reply::Failed(fault), None),
             },
-            Outcome::Demoted(fault) => {
+            RequestOutcome::Demoted(fault) => {
                 // The address may lead to another server now, which the next connection finds out.
                 self.readmit();
                 self.failed(item, fault);
             }
             // The one key of the lock says too little to call the lease lost.
-            Outcome::Reply(Reply::NotMine, _) if item.prolongs => {
+            RequestOutcome::Reply(Reply::NotMine, _) if item.prolongs => {
                 if let Some(routes) = &self.target.routes {
                     let here = &self.target.address.endpoint;
                     routes.redirected(item, Redirect::TryAgain, here, false);
                 }
             }
-            Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
+            RequestOutcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
                 self.failed(item, fault);
             }
-            Outcome::Reply(reply, time) => {
+            RequestOutcome::Reply(reply, time) => {
                 // A request to a single server carries its own deadline, made from that server's
                 // clock; only a cluster's links need this sample.
                 if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {

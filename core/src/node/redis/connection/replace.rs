@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
-use crate::node::redis::connect::{How, NewConnection, ServerTime, connect};
+use crate::node::redis::connect::{ConnectHints, NewConnection, ServerTime, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::InFlight;
 use crate::node::{Fault, FaultKind, Reply, RequestContext};
@@ -42,7 +42,7 @@ impl Connection {
     /// Begins to make the next connection.
     pub(super) fn start_connecting(&mut self, now: Instant) {
         let target = self.target.clone();
-        let how = How {
+        let how = ConnectHints {
             reached: self.outbox.connects.load(Ordering::Relaxed) != 0,
             subscribe: self.subscription.is_wanted(),
             stepped: self.stepped,

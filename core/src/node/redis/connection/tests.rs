@@ -17,10 +17,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::*;
 use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{DeleteByValue, Expected, Gate, PromotionHistory, Roster, Survey};
+use crate::node::admission::{DeleteByValue, Expectation, Gate, PromotionHistory, Roster, Survey};
 use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Location, ServerTime};
-use crate::node::redis::dial::{self, Dial, Dialling};
+use crate::node::redis::dial::{self, Dial, StreamFuture};
 use crate::node::redis::pipe::{IDLE, LOOKED_AT};
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
@@ -61,7 +61,7 @@ impl Clock for ByHand {
 struct Silence;
 
 impl Dial for Silence {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(std::future::pending())
     }
 }
@@ -70,7 +70,7 @@ impl Dial for Silence {
 struct Unknown(Arc<AtomicBool>);
 
 impl Dial for Unknown {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(std::future::pending())
     }
 
@@ -124,7 +124,7 @@ impl Link {
     /// A link with a connection that stands.
     fn connected() -> Link {
         let here = (Endpoint::Unix("/nowhere".into()), 1);
-        let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
+        let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, false);
         let mut link = Link::to(here.0.clone(), expected, Arc::new(Silence), here);
         link.connects();
         link
@@ -133,7 +133,7 @@ impl Link {
     /// A link to the node at that address, of such a set, that is yet to connect.
     fn to(
         endpoint: Endpoint,
-        expected: Expected,
+        expected: Expectation,
         dial: Arc<dyn Dial>,
         here: (Endpoint, u64),
     ) -> Link {
@@ -343,7 +343,7 @@ const ANOTHERS: &str = "*2\r\n$1\r\nx\r\n$-1\r\n";
 async fn a_name_that_is_looked_up_has_more_time_than_a_connection_and_requests_have_not() {
     let unknown = Arc::new(AtomicBool::new(true));
     let here = (Endpoint::Unix("/nowhere".into()), 1);
-    let expected = Expected::new("s", 3, Duration::from_secs(1), 0.01, true);
+    let expected = Expectation::new("s", 3, Duration::from_secs(1), 0.01, true);
     let dial = Arc::new(Unknown(unknown.clone()));
     let mut link = Link::to(here.0.clone(), expected, dial, here);
     let second = Duration::from_secs(1).as_nanos() as u64;
@@ -371,7 +371,7 @@ async fn a_name_that_is_looked_up_has_more_time_than_a_connection_and_requests_h
 #[tokio::test]
 async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
     let here = (Endpoint::Unix("/nowhere".into()), 1);
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, true);
     let mut link = Link::to(here.0.clone(), expected, Arc::new(Silence), here);
     let face = RedisLink {
         shown: "n".into(),
@@ -427,7 +427,7 @@ async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
 struct Listener(Arc<Mutex<Vec<Far>>>);
 
 impl Dial for Listener {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         let (near, far) = dial::pair();
         lock(&self.0).push(far);
         Box::pin(async { Ok(near) })
@@ -438,7 +438,7 @@ impl Dial for Listener {
 /// be notified or without.
 async fn greeted(reached: bool, subscriber: Option<Arc<dyn Subscriber>>) -> String {
     let here = (Endpoint::Unix("/nowhere".into()), 1);
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, true);
     let ends = Arc::new(Mutex::new(Vec::new()));
     let dial = Arc::new(Listener(ends.clone()));
     let mut link = Link::to(here.0.clone(), expected, dial, here);
@@ -492,7 +492,7 @@ async fn every_connection_of_those_who_wait_subscribes() {
 struct Fails(tokio::sync::mpsc::UnboundedSender<()>, AtomicBool);
 
 impl Dial for Fails {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         let _ = self.0.send(());
         if !self.1.swap(true, Ordering::Relaxed) {
             panic!("a test");
@@ -519,7 +519,7 @@ async fn a_task_that_a_bug_ends_answers_and_is_begun_anew() {
     let (dials, mut dialled) = tokio::sync::mpsc::unbounded_channel();
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let here = (Endpoint::Unix("/nowhere".into()), 1);
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, false);
     let fails = Arc::new(Fails(dials, AtomicBool::new(false)));
     let link = Link::to(here.0.clone(), expected, fails, here);
     let (target, outbox) = (link.connection.target.clone(), Arc::<Outbox>::default());

@@ -13,7 +13,7 @@ use crate::node::admission::Info;
 use crate::node::native::outcome;
 use crate::node::redis::native;
 use crate::node::redis::outbox::Item;
-use crate::node::redis::replies::{self, Outcome};
+use crate::node::redis::replies::{self, RequestOutcome};
 use crate::node::{Op, Reply};
 
 impl InFlight {
@@ -36,7 +36,7 @@ impl InFlight {
     pub(crate) fn take_reply(
         &mut self,
         reply: Resp,
-        done: &mut VecDeque<(Box<Item>, Outcome)>,
+        done: &mut VecDeque<(Box<Item>, RequestOutcome)>,
     ) -> bool {
         let before = done.len();
         let waited = matches!(self.places.front(), Some(PendingReply::Wait));
@@ -46,7 +46,7 @@ impl InFlight {
             // where the server is admitted anew, or refused.
             let votes = |item: &Item| !matches!(item.request.op, Op::Release | Op::Inspect);
             let since = done.range_mut(before..).filter(|(item, _)| votes(item));
-            since.for_each(|(_, outcome)| *outcome = Outcome::OtherRecord);
+            since.for_each(|(_, outcome)| *outcome = RequestOutcome::OtherRecord);
         }
         if let Some(replicas) = self.replicas.as_mut().filter(|_| !waited) {
             replicas.park(done, before);
@@ -55,7 +55,7 @@ impl InFlight {
     }
 
     /// Takes the reply, whatever replicas have.
-    fn read(&mut self, reply: Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) -> bool {
+    fn read(&mut self, reply: Resp, done: &mut VecDeque<(Box<Item>, RequestOutcome)>) -> bool {
         self.heard = true;
         self.replies += 1;
         let Some(place) = self.places.front_mut() else {
@@ -65,7 +65,7 @@ impl InFlight {
             PendingReply::Script(item) => {
                 if let Some(item) = item.take() {
                     let said = replies::outcome(item.request.op, &reply);
-                    let granted = matches!(said, Outcome::Reply(Reply::Granted { .. }, _));
+                    let granted = matches!(said, RequestOutcome::Reply(Reply::Granted { .. }, _));
                     if granted {
                         warm_up(&mut self.warm, &item);
                     }
@@ -79,8 +79,8 @@ impl InFlight {
                 self.lean_text |= replies::is_forgotten(&reply);
                 if let Some(item) = item.take() {
                     let said = match reply {
-                        Resp::Int(1) => Outcome::Reply(Reply::Released { held: true }, None),
-                        _ => Outcome::AskByScript,
+                        Resp::Int(1) => RequestOutcome::Reply(Reply::Released { held: true }, None),
+                        _ => RequestOutcome::AskByScript,
                     };
                     done.push_back((item, said));
                 }
@@ -121,7 +121,7 @@ impl InFlight {
                 for (item, replies) in self.voted.drain(..) {
                     let Some(item) = item else { continue };
                     let said = match &reading.failed {
-                        Some(fault) => Outcome::Reply(Reply::Failed(fault.clone()), None),
+                        Some(fault) => RequestOutcome::Reply(Reply::Failed(fault.clone()), None),
                         None => {
                             let said = outcome(&item.request, replies.voted, Some(reading.trailer));
                             replies::of_native(said, Some(reading.trailer.time))

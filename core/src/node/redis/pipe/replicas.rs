@@ -16,7 +16,7 @@ use redis::Value as Resp;
 use crate::clock::Instant;
 use crate::lean::trim;
 use crate::node::redis::outbox::Item;
-use crate::node::redis::replies::Outcome;
+use crate::node::redis::replies::RequestOutcome;
 use crate::node::redis::resp;
 use crate::node::{Fault, FaultKind, Reply};
 
@@ -29,7 +29,7 @@ pub(super) struct Replicas {
     /// When the first of this write's votes is of no use any more; `None`: it has none.
     owed: Option<Instant>,
     /// The votes of the write whose `WAIT` is to be answered next.
-    parked: VecDeque<(Option<Box<Item>>, Outcome)>,
+    parked: VecDeque<(Option<Box<Item>>, RequestOutcome)>,
 }
 
 impl Replicas {
@@ -65,11 +65,11 @@ impl Replicas {
     }
 
     /// Parks the votes among the outcomes, from there on.
-    pub(super) fn park(&mut self, done: &mut VecDeque<(Box<Item>, Outcome)>, from: usize) {
+    pub(super) fn park(&mut self, done: &mut VecDeque<(Box<Item>, RequestOutcome)>, from: usize) {
         for (item, outcome) in done.split_off(from) {
             let vote = matches!(
                 outcome,
-                Outcome::Reply(
+                RequestOutcome::Reply(
                     Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed,
                     _
                 )
@@ -83,7 +83,7 @@ impl Replicas {
     }
 
     /// Takes the answer to a `WAIT`: the votes before it become granted or failed.
-    pub(super) fn take(&mut self, reply: &Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) {
+    pub(super) fn take(&mut self, reply: &Resp, done: &mut VecDeque<(Box<Item>, RequestOutcome)>) {
         let have = match reply {
             Resp::Int(have) => u32::try_from(*have).unwrap_or(0),
             _ => 0,
@@ -92,14 +92,14 @@ impl Replicas {
         for (item, outcome) in self.parked.drain(..) {
             let Some(item) = item else { continue };
             let outcome = match outcome {
-                Outcome::Reply(_, time) if !enough => {
+                RequestOutcome::Reply(_, time) if !enough => {
                     let text = format!(
                         "{have} of {} replicas have confirmed its vote in time",
                         self.wanted
                     );
                     // The vote may stand on the server, so the request counts as sent.
                     let fault = Fault::new(FaultKind::NotReady, text, true);
-                    Outcome::Reply(Reply::Failed(fault), time)
+                    RequestOutcome::Reply(Reply::Failed(fault), time)
                 }
                 outcome => outcome,
             };

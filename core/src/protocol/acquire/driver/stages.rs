@@ -9,7 +9,7 @@ use crate::clock::Instant;
 use crate::node::{Mode, Nodes, QueueInfo};
 use crate::protocol::acquire::inbox::Notice;
 use crate::protocol::claim::Path;
-use crate::protocol::claim::home::{self, Next, NodeState};
+use crate::protocol::claim::home::{self, NextStep, NodeState};
 use crate::protocol::retry;
 
 /// After this many polls in a row without an answer all nodes are asked.
@@ -126,13 +126,13 @@ impl AcquireLoop<'_> {
         self.look_up_order();
         let states = self.hold().node_states();
         let next = home::next(&self.order, &states);
-        let another = matches!(next, Next::Retry(_)) && self.is_slot_anothers(tries);
+        let another = matches!(next, NextStep::Retry(_)) && self.is_slot_anothers(tries);
         let over = another || now >= self.hold().attempt_ends();
         if self.hold().so_far().misconfigured {
             return self.give_up(None);
         }
         match next {
-            Next::Yield(home) => {
+            NextStep::Yield(home) => {
                 let NodeState::Refused { left, line } = states[home] else {
                     // A seeded bug alone gives way with the home's vote.
                     return self.pause_for_nodes(now);
@@ -146,7 +146,7 @@ impl AcquireLoop<'_> {
                     self.poll();
                 }
             }
-            Next::Pause => {
+            NextStep::Pause => {
                 self.give_up(self.home);
                 self.pause_for_nodes(now);
             }
@@ -158,8 +158,8 @@ impl AcquireLoop<'_> {
                     until: now + self.set.rng.between(low, high),
                 };
             }
-            Next::Await => {}
-            Next::Retry(nodes) => {
+            NextStep::Await => {}
+            NextStep::Retry(nodes) => {
                 let at = again.unwrap_or_else(|| {
                     let (low, high) = retry::retry_pause(tries);
                     now + self.set.rng.between(low, high)

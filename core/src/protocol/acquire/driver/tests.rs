@@ -34,18 +34,18 @@ impl Clock for Still {
     }
 }
 
-type Asked = (Request, RequestContext, Arc<dyn Sink>);
+type LeaseOptions = (Request, RequestContext, Arc<dyn Sink>);
 
 /// A node that answers when the test has it answer.
 #[derive(Default)]
 struct Slow {
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<LeaseOptions>>,
     subscriber: OnceLock<Arc<dyn Subscriber>>,
 }
 
 impl Slow {
     /// The only request that waits for an answer.
-    fn only(&self) -> Option<Asked> {
+    fn only(&self) -> Option<LeaseOptions> {
         let mut asked = lock(&self.asked);
         assert!(asked.len() <= 1);
         asked.pop()
@@ -75,8 +75,8 @@ impl Link for Slow {
     }
 }
 
-fn terms(mode: Mode) -> Terms {
-    Terms {
+fn terms(mode: Mode) -> LockParams {
+    LockParams {
         keys: Arc::new(Keys {
             lock: b"lock:{k}"[..].into(),
             aux: aux("lock:", b"lock:{k}", Naming::Tagged),
@@ -98,7 +98,7 @@ fn terms(mode: Mode) -> Terms {
             Duration::from_millis(50),
         ),
         drift: 0.01,
-        asked: crate::protocol::asked::Asked {
+        asked: crate::protocol::asked::LeaseOptions {
             renew: true,
             ..Default::default()
         },
@@ -155,7 +155,7 @@ impl Asking {
     }
 
     /// What each node was asked since, at most one request.
-    fn asked(&self) -> Vec<Option<Asked>> {
+    fn asked(&self) -> Vec<Option<LeaseOptions>> {
         self.nodes.iter().map(|node| node.only()).collect()
     }
 }
@@ -214,7 +214,7 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
         let asked = asking.asked();
         assert!(asked[home].is_none());
         let waiter = request.waiter;
-        let reserve = |asked: &Asked| {
+        let reserve = |asked: &LeaseOptions| {
             let (request, ..) = asked;
             // No longer than its ttl, which is less than three polls.
             let long = terms(Mode::Exclusive).timing.ttl;
@@ -230,7 +230,8 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
         drop(asking.acquire);
         let left = asking.nodes.iter().map(|node| node.only()).enumerate();
         let left = left.filter(|(_, asked)| {
-            let released = |asked: &Asked| asked.0.op == Op::Release && asked.0.waiter == waiter;
+            let released =
+                |asked: &LeaseOptions| asked.0.op == Op::Release && asked.0.waiter == waiter;
             asked.as_ref().is_some_and(released)
         });
         assert_eq!(left.count(), 1 + reserves);
@@ -238,8 +239,8 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
 }
 
 /// Whether the requests that wait for an answer, so many, say that the home has let the asker in.
-fn say_let_in(asked: &[Option<Asked>], many: usize) -> bool {
-    let says = |(request, ..): &Asked| match request.op {
+fn say_let_in(asked: &[Option<LeaseOptions>], many: usize) -> bool {
+    let says = |(request, ..): &LeaseOptions| match request.op {
         Op::Acquire { let_in, .. } => let_in,
         other => panic!("{other:?}"),
     };
@@ -254,7 +255,7 @@ fn a_reader_with_the_vote_of_its_home_says_so_to_the_others() {
         fence: 0,
         lasts: None,
     };
-    let answer = |asked: &mut Option<Asked>, reply: &Reply| {
+    let answer = |asked: &mut Option<LeaseOptions>, reply: &Reply| {
         let (_, ticket, sink) = asked.take().expect("it is asked");
         sink.on_reply(ticket, reply.clone(), None);
     };
@@ -331,7 +332,7 @@ fn a_call_is_answered_whatever_is_wrong_with_another_lock() {
             let mut terms = terms(Mode::Exclusive);
             let keys = Arc::make_mut(&mut terms.keys);
             keys.lock = b"lock:{bad}"[..].into();
-            let hold = Hold::begin(&asking.set, &terms, 1, None);
+            let hold = ClaimCell::begin(&asking.set, &terms, 1, None);
             let (_, ticket, sink) = asking.asked().remove(0).expect("it is asked");
             sink.on_reply(ticket, reply, None);
             let out = |key: &[u8]| asking.set.is_out(0, key);

@@ -99,7 +99,7 @@ impl Shop {
             }
             Grant::Ask => {
                 self.goes_in();
-                let hold = Hold::begin(&self.set, &terms(), 1, None);
+                let hold = ClaimCell::begin(&self.set, &terms(), 1, None);
                 assert!(hold.is_held());
                 place.won(&hold);
                 let watched = self.watchdog.watch(hold.clone());
@@ -178,7 +178,7 @@ fn a_lease_that_is_lost_as_it_is_won_calls_the_next() {
         let shop = Shop::new();
         let (first, second) = (shop.enter(), shop.enter());
         let waits = spawn(&shop, move |shop| shop.serve(second));
-        let hold = Hold::begin(&shop.set, &terms(), 1, None);
+        let hold = ClaimCell::begin(&shop.set, &terms(), 1, None);
         let lost = hold.clone();
         let loses = spawn(&shop, move |_| lost.forfeit(LossReason::Closed));
         first.won(&hold);

@@ -151,7 +151,7 @@ fn what_a_reply_makes_of_a_vote() {
 fn becomes(mut votes: Votes, op: Op, phase: Phase, reply: &Reply, end: Option<u64>, vote: Vote) {
     let again = votes.0[0].take(&ticket(op), reply, NOW, phase, &rules());
     let what = format!("{op:?} {phase:?} {reply:?}");
-    assert_eq!(again, Again::No, "{what}");
+    assert_eq!(again, Repeat::No, "{what}");
     let stands = votes.0[0].end != Instant::NEVER;
     let stands = stands.then(|| SENT.until(votes.0[0].end).as_millis() as u64);
     assert_eq!((stands, votes.0[0].vote), (end, vote), "{what}");
@@ -186,7 +186,7 @@ fn a_fence_stands_where_it_was_stored() {
 #[test]
 fn a_late_request_is_sent_once_more_while_there_is_time() {
     let apply = |votes: &mut Votes, op, now, phase| {
-        votes.0[0].take(&ticket(op), &Reply::Late, now, phase, &rules()) == Again::Yes
+        votes.0[0].take(&ticket(op), &Reply::Late, now, phase, &rules()) == Repeat::Yes
     };
     let mut votes = asked();
     assert!(apply(&mut votes, ACQUIRE, NOW, Phase::Asking));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::admission::Expected;
+use quorlock::sim::admission::Expectation;
 
 use super::{DRIFT, FIRST, LAST, NAMES};
 use crate::cluster::commands::{NAMESPACE, slot_of};
@@ -182,7 +182,7 @@ impl Plan {
     }
 
     /// What clients expect of their nodes.
-    pub(in crate::cluster) fn expected(&self) -> Expected {
-        Expected::new("s", self.clusters, self.ttl, DRIFT, self.guard).failing_over()
+    pub(in crate::cluster) fn expected(&self) -> Expectation {
+        Expectation::new("s", self.clusters, self.ttl, DRIFT, self.guard).failing_over()
     }
 }

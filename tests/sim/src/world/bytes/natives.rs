@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::native::{Outcome, Trailer, Voted, outcome};
+use quorlock::sim::native::{NativeReplies, Outcome, Trailer, outcome};
 use quorlock::sim::{AfterRelease, Keys, Mode, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
@@ -20,7 +20,7 @@ use crate::world::{Inner, Time};
 pub(super) struct Ballot {
     message: u64,
     request: Request,
-    voted: Voted,
+    voted: NativeReplies,
     at: Time,
     copy: bool,
     /// Other commands than its own have come since.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use quorlock::sim::probe::link::{Bytes, Dialled};
+use quorlock::sim::probe::link::{Bytes, DialFuture};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{PORT, host, stream};
@@ -36,7 +36,7 @@ struct Stream {
 }
 
 /// Dials the sentinels of a pair.
-pub(super) fn dial(world: Arc<World>, pair: usize) -> Dialled {
+pub(super) fn dial(world: Arc<World>, pair: usize) -> DialFuture {
     Box::pin(async move {
         let (number, at) = {
             let mut inner = world.inner();

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use quorlock::sim::probe::link::{Bytes, Dialled};
+use quorlock::sim::probe::link::{Bytes, DialFuture};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{End, Wire, place_at};
@@ -31,7 +31,7 @@ enum Outcome {
 }
 
 /// Dials the node of a pair, or one of its servers at an address.
-pub(super) fn dial(world: Arc<World>, pair: usize, address: String) -> Dialled {
+pub(super) fn dial(world: Arc<World>, pair: usize, address: String) -> DialFuture {
     Box::pin(async move {
         let (wire, at, outcome) = world.inner().dial(pair, &address);
         // Closed by its drop, whatever comes of it.

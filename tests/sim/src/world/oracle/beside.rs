@@ -7,7 +7,7 @@
 //! - L1, when all ttls are over: no node has a key that belongs to nobody.
 
 use quorlock::Lock;
-use quorlock::sim::{Hold, Instant, MemoryNode, Mode, Request};
+use quorlock::sim::{ClaimCell, Instant, MemoryNode, Mode, Request};
 
 use super::{Inner, Seen};
 use crate::neighbour::known;
@@ -20,7 +20,7 @@ impl World {
     }
 
     /// LN2: a client has asked for this lock, and was given that.
-    pub fn check_asked_for(&self, client: usize, lock: &Lock, hold: &Hold) {
+    pub fn check_asked_for(&self, client: usize, lock: &Lock, hold: &ClaimCell) {
         let keys = &hold.terms().keys;
         let is = lock.place().is_ok_and(|(_, id)| id == keys.id().bytes());
         if !is {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use quorlock::sim::native::Voted;
+use quorlock::sim::native::NativeReplies;
 use quorlock::sim::{
-    Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, ReservedFor, Value,
+    ClaimCell, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, ReservedFor, Value,
 };
 
 use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, say, shared};
@@ -255,7 +255,7 @@ impl Inner {
     }
 
     /// How many nodes that are not excused, and kept their data, hold the lease's vote.
-    fn votes(&self, hold: &Hold) -> usize {
+    fn votes(&self, hold: &ClaimCell) -> usize {
         let holds = |node: &&Node| !(node.excused || node.forgot) && self.has_vote(node, hold);
         self.nodes.iter().filter(holds).count()
     }
@@ -315,7 +315,7 @@ impl Inner {
         node: usize,
         request: &Request,
         seen: &Seen,
-        voted: Voted,
+        voted: NativeReplies,
         counts: bool,
     ) {
         self.count_native(seen);

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use quorlock::sim::{
-    Hold, Instant, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue, Waiter,
+    ClaimCell, Instant, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue, Waiter,
 };
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
@@ -229,7 +229,7 @@ impl Inner {
 
     /// A client has won a lock by asking the nodes for it: the home of the lock has not
     /// refused, and was waited for. Over bytes the numbers of nodes are their own.
-    pub(super) fn check_home(&mut self, client: usize, hold: &Hold) {
+    pub(super) fn check_home(&mut self, client: usize, hold: &ClaimCell) {
         let Oracle { tokens, .. } = &self.oracle;
         let Some(life) = tokens.get(&name_of(hold.token().as_bytes())) else {
             return;

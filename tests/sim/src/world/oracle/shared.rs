@@ -10,8 +10,8 @@
 //! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
 use quorlock::sim::{
-    AuxKeys, Hold, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, ReservedFor, StoredValue,
-    Value,
+    AuxKeys, ClaimCell, Instant, Keys, MemoryNode, Mode, Op, Reply, Request, ReservedFor,
+    StoredValue, Value,
 };
 
 use super::{Inner, Seen, holds_until, name_of};
@@ -87,7 +87,7 @@ pub(super) fn has_entered(
 
 impl Inner {
     /// Whether a node has the lease's vote.
-    pub(super) fn has_vote(&self, node: &Node, hold: &Hold) -> bool {
+    pub(super) fn has_vote(&self, node: &Node, hold: &ClaimCell) -> bool {
         let token = hold.token().as_bytes();
         let (keys, now) = (&hold.terms().keys, node.clock.local(self.time));
         if keys.field.is_some() {

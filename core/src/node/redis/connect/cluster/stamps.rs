@@ -12,7 +12,7 @@ use crate::node::redis::connect::admit::{tell_quarantine, write_record};
 use crate::node::redis::connect::greet::Greeting;
 use crate::node::redis::connect::prepare::{namespace, permitted};
 use crate::node::redis::connect::talk::{elsewhere, exchange, not_ready};
-use crate::node::redis::connect::target::{How, Target};
+use crate::node::redis::connect::target::{ConnectHints, Target};
 use crate::node::redis::replies::text;
 use crate::node::redis::script::mark;
 use crate::node::redis::server_error::{Redirect, redirect};
@@ -37,7 +37,7 @@ pub(crate) async fn stamp(
     target: &Target,
     greeted: &mut Greeting,
     record: &str,
-    how: &How,
+    how: &ConnectHints,
 ) -> Result<ShardState, Fault> {
     let gate = &target.gate;
     let Slots {

@@ -36,7 +36,7 @@ impl Name {
 }
 
 impl Dial for Name {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         let [server, replication] = self.info(0);
         let none = || "$0\r\n\r\n".to_owned();
         let rest = "$-1\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n$0\r\n\r\n".to_owned();
@@ -49,7 +49,7 @@ impl Dial for Name {
         vec!["10.0.0.2:7".parse().unwrap()]
     }
 
-    fn dial_at<'a>(&'a self, _: &'a Endpoint, _: SocketAddr) -> Dialling<'a> {
+    fn dial_at<'a>(&'a self, _: &'a Endpoint, _: SocketAddr) -> StreamFuture<'a> {
         let stream = self.reach(1, &self.info(1));
         Box::pin(async { stream })
     }
@@ -62,7 +62,7 @@ async fn told(servers: [Option<[&'static str; 2]>; 2]) -> Vec<FaultKind> {
         port: 7,
         tls: false,
     };
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, true);
     let dial = Arc::new(Name(servers, Mutex::default()));
     let mut link = Link::to(at.clone(), expected, dial, (at, 1));
     link.asks(ACQUIRE);

@@ -29,7 +29,7 @@ async fn a_release_has_one_copy_over_the_connection_in_doubt() {
 #[tokio::test]
 async fn a_release_that_was_set_aside_goes_out_over_a_connection_in_doubt_from_the_first() {
     let here = (Endpoint::Unix("/nowhere".into()), 1);
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, true);
     let mut link = Link::to(here.0.clone(), expected, Arc::new(Silence), here);
     link.connects();
     link.asks(ACQUIRE);

@@ -47,7 +47,7 @@ impl World {
 }
 
 impl Dial for World {
-    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> StreamFuture<'a> {
         let Endpoint::Tcp { host, .. } = endpoint else {
             panic!("{endpoint:?} is dialled")
         };
@@ -78,7 +78,7 @@ fn link(world: Arc<World>, guard: bool) -> Link {
         user: None,
         password: None,
     };
-    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, guard).failing_over();
+    let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, guard).failing_over();
     let endpoint = Endpoint::Sentinel(Arc::new(sentinels));
     let mut link = Link::to(endpoint, expected, world, (at("a"), 1));
     // A client that accepts eviction does not ask for it behind the tests' requests.

@@ -6,7 +6,7 @@ use super::*;
 struct Shows(Arc<AtomicU64>, u64);
 
 impl Dial for Shows {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> StreamFuture<'a> {
         Box::pin(std::future::pending())
     }
 
@@ -63,7 +63,7 @@ async fn a_certificate_that_soon_ends_is_looked_at_anew() {
         (Some(40), [0, 0, 1]),
         (Some(10), [0, 1, 2]),
     ] {
-        let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
+        let expected = Expectation::new("s", 1, Duration::from_secs(1), 0.01, false);
         let count = Arc::new(AtomicU64::new(0));
         let dial = Arc::new(Shows(count.clone(), 90 * day));
         let mut link = Link::to(here.0.clone(), expected, dial, here.clone());

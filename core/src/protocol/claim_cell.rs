@@ -1,7 +1,7 @@
 //! The shell of a claim: it locks the [claim](crate::protocol::claim), has it take a step, and
 //! performs what that returns.
 //!
-//! All that happens to a token goes through [`act`](Hold::act). Effects are performed with the claim
+//! All that happens to a token goes through [`act`](ClaimCell::act). Effects are performed with the claim
 //! unlocked, for a link may answer at once: performing may take the next step. So the effects of two
 //! threads may be performed in either order. Three things keep that right:
 //!
@@ -31,9 +31,9 @@ use crate::event::event;
 use crate::node::{
     AfterRelease, FaultKind, Keys, Nodes, Op, Reply, Request, RequestContext, Sink, Value, Waiter,
 };
-use crate::owner::Bound;
-use crate::protocol::claim::effects::{Ask, Counts, Effects, Over, Wake, Warnings};
-use crate::protocol::claim::{Beginning, Claim, Event, Phase, Terms};
+use crate::owner::ThreadBinding;
+use crate::protocol::claim::effects::{Ask, Counts, Effects, LeaseEnd, Wake, Warnings};
+use crate::protocol::claim::{Claim, ClaimInit, Event, LockParams, Phase};
 use crate::protocol::counters::{Counters, count};
 use crate::protocol::loss::LossReason;
 use crate::protocol::set::{Outgoing, Set};
@@ -41,18 +41,18 @@ use crate::sync::{Mutex, MutexGuard, lock};
 use crate::token::Token;
 use crate::wakers::{Wakers, Watchers};
 
-pub use extension::Extended;
+pub use extension::ExtendResult;
 pub(crate) use release::Release;
 pub(crate) use slot::look_for_slot;
 pub use watch::Watch;
 
 /// One token's life, shared by those that ask, hold and watch. See the
 /// [module documentation](self).
-pub struct Hold {
+pub struct ClaimCell {
     /// Itself, to be the sink of what it sends.
-    me: Weak<Hold>,
+    me: Weak<ClaimCell>,
     pub(crate) set: Arc<Set>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: LockParams,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
     /// What its token was drawn as.
@@ -63,44 +63,44 @@ pub struct Hold {
     end: AtomicU64,
     /// Its [fence](Claim::fence), likewise.
     fence: AtomicU64,
-    listeners: Listeners,
-    state: Mutex<State>,
+    listeners: LeaseHooks,
+    state: Mutex<CellState>,
 }
 
 /// The claim, and the tasks and callbacks that wait for it.
-struct State {
+struct CellState {
     claim: Claim,
     /// The thread that the lease is bound to; none once its end was warned of.
-    bound: Option<Arc<Bound>>,
+    bound: Option<Arc<ThreadBinding>>,
     /// Those that wait for the verdict of the round.
     round: Wakers,
     /// Those that wait for the loss of the lease.
     watchers: Watchers,
-    callbacks: Vec<Callback>,
+    callbacks: Vec<LossCallback>,
 }
 
-type Callback = Box<dyn FnOnce(LossReason) + Send>;
-type OnOver = dyn Fn() + Send + Sync;
+type LossCallback = Box<dyn FnOnce(LossReason) + Send>;
+type OverCallback = dyn Fn() + Send + Sync;
 
 /// What is called when the lease changes, with the claim unlocked.
 #[derive(Default)]
-struct Listeners {
+struct LeaseHooks {
     /// The lease is to be looked at by then.
     earlier_look: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
     /// The token is dead that was won.
-    over: OnceLock<Box<OnOver>>,
+    over: OnceLock<Box<OverCallback>>,
 }
 
 /// What a step has awakened, to be woken with the claim unlocked.
 #[derive(Default)]
-struct Awakened {
+struct WakeList {
     round: Wakers,
     watchers: Wakers,
-    callbacks: Vec<Callback>,
+    callbacks: Vec<LossCallback>,
 }
 
 /// What comes of an event for its caller.
-struct Outcome {
+struct StepResult {
     /// See [`Effects::done`].
     done: bool,
     /// See [`Effects::look_again`].
@@ -115,7 +115,7 @@ struct Act<'a> {
     /// What takes the replies; the hold itself without it.
     sink: Option<&'a Arc<dyn Sink>>,
     /// To which thread the lease is bound that [follows](Event::PassesOn).
-    bound: Option<&'a Arc<Bound>>,
+    bound: Option<&'a Arc<ThreadBinding>>,
 }
 
 impl<'a> From<Event<'a>> for Act<'a> {
@@ -128,13 +128,18 @@ impl<'a> From<Event<'a>> for Act<'a> {
     }
 }
 
-impl Hold {
+impl ClaimCell {
     /// Draws a token and asks all nodes for their votes, once: this round decides. `block`: how
     /// many fences are asked for; one, and one for each lease that may follow on the same token.
     /// `slot`: the slot of a semaphore; any without.
-    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<Hold> {
+    pub fn begin(
+        set: &Arc<Set>,
+        terms: &LockParams,
+        block: u32,
+        slot: Option<u32>,
+    ) -> Arc<ClaimCell> {
         let now = set.clock.now();
-        let hold = Hold::new(set, terms, block, None, None, now);
+        let hold = ClaimCell::new(set, terms, block, None, None, now);
         match slot {
             Some(slot) => _ = hold.take_slot(slot),
             None => hold.take_any_slot(),
@@ -145,16 +150,16 @@ impl Hold {
     }
 
     /// Draws a token for `waiter`, whose attempt may take many requests: each answer of a node is
-    /// [progress](Hold::poll_progress), and the attempt lasts until it is given up. `queued`: the
+    /// [progress](ClaimCell::poll_progress), and the attempt lasts until it is given up. `queued`: the
     /// node in whose queue the waiter stands already, or may.
     pub(crate) fn new(
         set: &Arc<Set>,
-        terms: &Terms,
+        terms: &LockParams,
         block: u32,
         waiter: Option<Waiter>,
         queued: Option<usize>,
         now: Instant,
-    ) -> Arc<Hold> {
+    ) -> Arc<ClaimCell> {
         let counts = terms.keys.fence_ttl.is_some();
         // The time in the token is what is proposed, so that a reader of the token knows the fence of
         // a lease that was won by plain commands.
@@ -167,7 +172,7 @@ impl Hold {
         // The dot tells our tokens from those of others, which may be of as many digits.
         let value = [token.as_str().as_bytes(), b".", terms.label.as_bytes()].concat();
         let value = Value(value.into());
-        let beginning = Beginning {
+        let beginning = ClaimInit {
             value: value.clone(),
             drawn,
             block,
@@ -178,9 +183,9 @@ impl Hold {
             nodes: set.links.len(),
         };
         let bound = terms.bound.clone();
-        let claim = Claim::new(beginning, now, &view::View::of(set, terms, &bound));
+        let claim = Claim::new(beginning, now, &view::CellEnv::of(set, terms, &bound));
         static IDS: AtomicU64 = AtomicU64::new(0);
-        Arc::new_cyclic(|me| Hold {
+        Arc::new_cyclic(|me| ClaimCell {
             me: me.clone(),
             set: set.clone(),
             terms: terms.clone(),
@@ -189,8 +194,8 @@ impl Hold {
             waiter,
             end: AtomicU64::new(Instant::NEVER.0),
             fence: AtomicU64::new(0),
-            listeners: Listeners::default(),
-            state: Mutex::new(State {
+            listeners: LeaseHooks::default(),
+            state: Mutex::new(CellState {
                 claim,
                 bound,
                 round: Wakers::default(),
@@ -201,13 +206,13 @@ impl Hold {
     }
 
     /// Has the claim take one step, and performs what follows.
-    fn act<'a>(&self, act: impl Into<Act<'a>>, now: Instant) -> Outcome {
+    fn act<'a>(&self, act: impl Into<Act<'a>>, now: Instant) -> StepResult {
         let Act { event, sink, bound } = act.into();
         let mut state = self.state();
-        let State {
+        let CellState {
             claim, bound: of, ..
         } = &mut *state;
-        let env = view::View::of(&self.set, &self.terms, of);
+        let env = view::CellEnv::of(&self.set, &self.terms, of);
         let mut effects = Effects::default();
         claim.step_into(event, now, &env, &mut effects);
         self.end.store(claim.end().0, Ordering::Release);
@@ -225,10 +230,10 @@ impl Hold {
     fn perform(
         &self,
         effects: &Effects,
-        mut awakened: Option<Awakened>,
+        mut awakened: Option<WakeList>,
         sink: Option<&Arc<dyn Sink>>,
         now: Instant,
-    ) -> Outcome {
+    ) -> StepResult {
         self.count(effects);
         if effects.warnings != Warnings::default() {
             self.warn(effects.warnings);
@@ -271,7 +276,7 @@ impl Hold {
         {
             over();
         }
-        Outcome {
+        StepResult {
             done: effects.done,
             look_again: effects.look_again,
             release,
@@ -291,7 +296,7 @@ impl Hold {
         }
         match effects.over {
             None => {}
-            Some(Over {
+            Some(LeaseEnd {
                 lost: None,
                 group,
                 held_for,
@@ -299,7 +304,7 @@ impl Hold {
                 count(&counters.released);
                 counters.measures.released(group, held_for);
             }
-            Some(Over {
+            Some(LeaseEnd {
                 lost: Some(reason),
                 group,
                 held_for,
@@ -430,7 +435,7 @@ impl Hold {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CellState> {
         lock(&self.state)
     }
 }
@@ -452,10 +457,10 @@ fn add(counts: Counts, counters: &Counters) {
     }
 }
 
-impl State {
+impl CellState {
     /// Takes out what the effects awaken. `bound`: to which thread a lease is bound that follows.
-    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<Bound>>) -> Awakened {
-        let mut awakened = Awakened::default();
+    fn awakened(&mut self, effects: &Effects, bound: Option<&Arc<ThreadBinding>>) -> WakeList {
+        let mut awakened = WakeList::default();
         if effects.wake.is_some() {
             awakened.round = self.round.take();
         }
@@ -475,7 +480,7 @@ impl State {
     }
 }
 
-impl Sink for Hold {
+impl Sink for ClaimCell {
     fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
         self.take(ticket, &reply, time);
     }
@@ -485,9 +490,9 @@ impl Sink for Hold {
     }
 }
 
-impl std::fmt::Debug for Hold {
+impl std::fmt::Debug for ClaimCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold")
+        f.debug_struct("ClaimCell")
             .field("key", &crate::error::shown(&self.terms.keys.lock))
             .finish_non_exhaustive()
     }

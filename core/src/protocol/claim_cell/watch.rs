@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Hold;
+use super::ClaimCell;
 use crate::protocol::loss::LossReason;
 
-/// Waits for the loss of one [lease](Hold::lease) of a token. A type with a name,
+/// Waits for the loss of one [lease](ClaimCell::lease) of a token. A type with a name,
 /// so that it needs no box: there may be one for each of thousands of leases.
 #[derive(Debug)]
 pub struct Watch {
-    pub(super) hold: Arc<Hold>,
+    pub(super) hold: Arc<ClaimCell>,
     pub(super) lease: u32,
     /// Where it is registered.
     pub(super) place: Option<u64>,

@@ -79,7 +79,7 @@ impl Link for Node {
 }
 
 /// A lease of one node, whose renewal is due.
-fn lease() -> (Arc<Node>, Arc<Hold>) {
+fn lease() -> (Arc<Node>, Arc<ClaimCell>) {
     let (node, clock) = (Arc::new(Node::default()), Arc::new(ByHand(WON.into())));
     let set = Set::new(
         vec![node.clone() as _],
@@ -89,15 +89,15 @@ fn lease() -> (Arc<Node>, Arc<Hold>) {
         0.01,
         |_| (),
     );
-    let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+    let hold = ClaimCell::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
     assert!(hold.is_held());
     clock.0.store(DUE, Ordering::Relaxed);
     (node, hold)
 }
 
 fn beside<T: 'static>(
-    hold: &Arc<Hold>,
-    act: impl FnOnce(&Hold) -> T + 'static,
+    hold: &Arc<ClaimCell>,
+    act: impl FnOnce(&ClaimCell) -> T + 'static,
 ) -> thread::JoinHandle<T> {
     let hold = hold.clone();
     thread::spawn(move || act(&hold))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use super::Hold;
+use super::ClaimCell;
 use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Op, Reply, Request, RequestContext, Sink, Value};
@@ -19,11 +19,11 @@ pub struct Release {
     set: Arc<Set>,
     /// The lock is to stay taken: only a node that has stored so has done it.
     keeps: bool,
-    state: Mutex<Answers>,
+    state: Mutex<ReleaseReplies>,
 }
 
 #[derive(Default)]
-struct Answers {
+struct ReleaseReplies {
     open: usize,
     done: usize,
     not_held: usize,
@@ -38,9 +38,9 @@ impl Release {
         set.counters
             .releases_pending
             .fetch_add(open, Ordering::AcqRel);
-        let state = Mutex::new(Answers {
+        let state = Mutex::new(ReleaseReplies {
             open,
-            ..Answers::default()
+            ..ReleaseReplies::default()
         });
         Arc::new(Release {
             set: set.clone(),
@@ -80,7 +80,7 @@ impl Release {
     }
 
     /// Whether no answer that is to come changes anything.
-    fn is_decided(&self, state: &Answers) -> bool {
+    fn is_decided(&self, state: &ReleaseReplies) -> bool {
         let all = state.open == 0;
         let done = if self.keeps { state.kept } else { state.done };
         all || done >= quorum::quorum(self.set.links.len())
@@ -126,7 +126,7 @@ impl Sink for Release {
     }
 }
 
-impl Hold {
+impl ClaimCell {
     /// Sends what the plan says. Returns the nodes' answers to come.
     pub(super) fn send_release(&self, plan: &ReleasePlan, now: Instant) -> Arc<Release> {
         let keeps = plan.keeps;

@@ -3,20 +3,20 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use super::Hold;
+use super::ClaimCell;
 use crate::node::Nodes;
-use crate::protocol::claim::{Path, Terms, home};
+use crate::protocol::claim::{LockParams, Path, home};
 use crate::protocol::set::Set;
 
 /// Which slot is free, as the home says, for a call that does not wait.
-pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> {
+pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &LockParams) -> Option<u32> {
     let now = set.clock.now();
     let ids = set.links.iter().map(|link| link.id());
     let order = home::order(&terms.keys.lock, ids);
     let home = order
         .into_iter()
         .find(|node| !set.is_out(*node, &terms.keys.lock))?;
-    let looks = SlotProbe(Hold::new(set, terms, 1, None, None, now));
+    let looks = SlotProbe(ClaimCell::new(set, terms, 1, None, None, now));
     looks
         .0
         .open(Nodes::one(home), Nodes::NONE, Path::Script, now);
@@ -26,7 +26,7 @@ pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> 
 }
 
 /// The look at a semaphore. Dropped, it leaves nothing behind.
-struct SlotProbe(Arc<Hold>);
+struct SlotProbe(Arc<ClaimCell>);
 
 impl Drop for SlotProbe {
     fn drop(&mut self) {

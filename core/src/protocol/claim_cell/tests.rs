@@ -9,7 +9,7 @@ use crate::clock::{Clock, Sleep};
 use crate::node::names::{Naming, aux};
 use crate::node::{Fault, Keys, Link, Mode, Repair, Waits};
 use crate::protocol::claim::Path;
-use crate::protocol::hold::Extended;
+use crate::protocol::claim_cell::ExtendResult;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
 
@@ -63,8 +63,8 @@ impl Slow {
     }
 }
 
-pub(super) fn terms(key: &[u8]) -> Terms {
-    Terms {
+pub(super) fn terms(key: &[u8]) -> LockParams {
+    LockParams {
         keys: Arc::new(Keys {
             lock: key.into(),
             aux: aux("lock:", key, Naming::Tagged),
@@ -81,7 +81,7 @@ pub(super) fn terms(key: &[u8]) -> Terms {
         label: Default::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
-        asked: crate::protocol::asked::Asked {
+        asked: crate::protocol::asked::LeaseOptions {
             renew: true,
             ..Default::default()
         },
@@ -98,7 +98,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
     let set = Arc::new(set);
     let holds: Vec<_> = [b"lock:{a}", b"lock:{b}", b"lock:{c}"]
         .map(|key| {
-            let hold = Hold::begin(&set, &terms(key), 1, None);
+            let hold = ClaimCell::begin(&set, &terms(key), 1, None);
             let vote = Reply::Granted {
                 fence: 0,
                 lasts: None,
@@ -108,7 +108,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
             hold
         })
         .into();
-    let bounded = |hold: &Hold, now| hold.renewal_of(0, now);
+    let bounded = |hold: &ClaimCell, now| hold.renewal_of(0, now);
     let before = bounded(&holds[1], NOW);
     let taken_back = |(op, not_after, by): (Op, u64, u64), (server, time): (u64, u64)| {
         let repair = Repair::InQuarantine { server };
@@ -146,7 +146,7 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
         let (node, clock) = (Arc::new(Slow::default()), Arc::new(ByHand(NOW.0.into())));
         let links: Vec<Arc<dyn Link>> = vec![node.clone()];
         let set = Set::new(links, clock.clone(), Arc::new(SystemRng), TTL, 0.01, |_| ());
-        let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+        let hold = ClaimCell::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
         let vote = Reply::Granted {
             fence: 0,
             lasts: None,
@@ -171,10 +171,13 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
             Poll::Pending if lengthened => {
                 node.answers(late, Reply::Extended { repaired: false });
                 let ended = last.as_mut().poll(&mut cx);
-                assert!(matches!(ended, Poll::Ready(Extended::Done)), "{ended:?}");
+                assert!(
+                    matches!(ended, Poll::Ready(ExtendResult::Done)),
+                    "{ended:?}"
+                );
             }
             ended => {
-                let unanswered = matches!(ended, Poll::Ready(Extended::Unanswered(_)));
+                let unanswered = matches!(ended, Poll::Ready(ExtendResult::Unanswered(_)));
                 assert!(unanswered && !lengthened, "{ended:?}");
             }
         }
@@ -182,12 +185,12 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
 }
 
 /// Three nodes that have voted for a lease, and answer when the test has them answer.
-fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<Hold>) {
+fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<ClaimCell>) {
     let nodes: Vec<Arc<Slow>> = (0..3).map(|_| Arc::default()).collect();
     let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
     let (links, rng) = (links.collect(), Arc::new(SystemRng));
     let set = Set::new(links, clock.clone(), rng, TTL, 0.01, |_| ());
-    let hold = Hold::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
+    let hold = ClaimCell::begin(&Arc::new(set), &terms(b"lock:{a}"), 1, None);
     for node in &nodes {
         let vote = Reply::Granted {
             fence: 0,
@@ -230,9 +233,9 @@ fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
         };
         nodes[2].answers(on_time, reply);
         match extends.as_mut().poll(&mut cx) {
-            Poll::Ready(Extended::Done) => assert!(comes),
+            Poll::Ready(ExtendResult::Done) => assert!(comes),
             ended => {
-                let unanswered = matches!(ended, Poll::Ready(Extended::Unanswered(_)));
+                let unanswered = matches!(ended, Poll::Ready(ExtendResult::Unanswered(_)));
                 assert!(unanswered && !comes, "{ended:?}");
             }
         }
@@ -257,7 +260,7 @@ fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
     let ms = Duration::from_millis;
     tends(TTL * 2 / 5);
     assert!(nodes.iter().all(|node| asked(node) == 1));
-    let next = Terms {
+    let next = LockParams {
         label: Arc::new("next".to_owned()),
         ..terms(b"lock:{a}")
     };
@@ -279,9 +282,9 @@ fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
 
 /// A node that writes down what it is asked.
 #[derive(Default)]
-struct Asked(Mutex<Vec<Request>>);
+struct LeaseOptions(Mutex<Vec<Request>>);
 
-impl Link for Asked {
+impl Link for LeaseOptions {
     fn send(
         &self,
         request: Request,
@@ -304,7 +307,7 @@ impl Link for Asked {
 fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with_its_place() {
     let second = Duration::from_secs(1);
     for (ttl, long) in [(TTL, Duration::from_millis(1_800)), (second, second)] {
-        let nodes: Vec<Arc<Asked>> = (0..3).map(|_| Arc::default()).collect();
+        let nodes: Vec<Arc<LeaseOptions>> = (0..3).map(|_| Arc::default()).collect();
         let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
         let clock = Arc::new(ByHand(NOW.0.into()));
         let set = Set::new(
@@ -321,7 +324,7 @@ fn what_a_writer_reserves_at_other_nodes_lasts_for_its_ttl_at_most_and_goes_with
             inbox: b"inbox"[..].into(),
             number: 1,
         };
-        let hold = Hold::new(&Arc::new(set), &terms, 1, Some(waiter), None, NOW);
+        let hold = ClaimCell::new(&Arc::new(set), &terms, 1, Some(waiter), None, NOW);
         let asked = |node: usize| -> Vec<(Op, bool)> {
             let asked = lock(&nodes[node].0).split_off(0).into_iter();
             asked.map(|one| (one.op, one.waiter.is_some())).collect()

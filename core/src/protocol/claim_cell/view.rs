@@ -4,21 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::owner::Bound;
-use crate::protocol::claim::Terms;
+use crate::owner::ThreadBinding;
+use crate::protocol::claim::LockParams;
 use crate::protocol::claim::env::{BoundThread, Env};
 use crate::protocol::set::Set;
 
 /// The world as one claim reads it.
-pub(super) struct View<'a> {
+pub(super) struct CellEnv<'a> {
     set: &'a Set,
-    terms: &'a Terms,
-    bound: &'a Option<Arc<Bound>>,
+    terms: &'a LockParams,
+    bound: &'a Option<Arc<ThreadBinding>>,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn of(set: &'a Set, terms: &'a Terms, bound: &'a Option<Arc<Bound>>) -> View<'a> {
-        View { set, terms, bound }
+impl<'a> CellEnv<'a> {
+    pub(super) fn of(
+        set: &'a Set,
+        terms: &'a LockParams,
+        bound: &'a Option<Arc<ThreadBinding>>,
+    ) -> CellEnv<'a> {
+        CellEnv { set, terms, bound }
     }
 
     fn key(&self) -> &[u8] {
@@ -26,8 +30,8 @@ impl<'a> View<'a> {
     }
 }
 
-impl Env for View<'_> {
-    fn terms(&self) -> &Terms {
+impl Env for CellEnv<'_> {
+    fn terms(&self) -> &LockParams {
         self.terms
     }
 

@@ -6,22 +6,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::release::Release;
-use super::view::View;
+use super::view::CellEnv;
 use super::watch::Watch;
-use super::{Act, Callback, Hold, State};
+use super::{Act, CellState, ClaimCell, LossCallback};
 use crate::clock::Instant;
 use crate::error::NodeError;
 use crate::lean::push_exact;
 use crate::node::{Keys, Mode, Nodes, Value};
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::claim::home::NodeState;
-use crate::protocol::claim::{Claim, Event, Path, Phase, Terms};
+use crate::protocol::claim::{Claim, Event, LockParams, Path, Phase};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::token::Token;
 
 /// The attempt.
-impl Hold {
+impl ClaimCell {
     /// Begins the attempt, or its next round: see [`Event::Begins`].
     pub(crate) fn open(&self, nodes: Nodes, homes: Nodes, path: Path, now: Instant) {
         self.act(Event::Begins { path, nodes, homes }, now);
@@ -76,7 +76,7 @@ impl Hold {
     }
 
     /// Ready when there is more to know than `seen` counts: the attempt is
-    /// [won](Hold::is_won), or a node said something other than yes, or the last
+    /// [won](ClaimCell::is_won), or a node said something other than yes, or the last
     /// one has answered.
     pub(crate) fn poll_progress(&self, seen: &mut u64, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
@@ -137,7 +137,7 @@ impl Hold {
 }
 
 /// The lease.
-impl Hold {
+impl ClaimCell {
     /// The token: 40 hex digits.
     pub fn token(&self) -> &str {
         let token = &self.drawn.0[..Token::LEN];
@@ -145,7 +145,7 @@ impl Hold {
     }
 
     /// What its lock asked for.
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &LockParams {
         &self.terms
     }
 
@@ -260,7 +260,7 @@ impl Hold {
 
     /// Ends the lease and begins another, for a request with these `terms`. False, and nothing has
     /// changed, unless the lease is good enough for that.
-    pub(crate) fn pass_on(&self, terms: &Terms) -> bool {
+    pub(crate) fn pass_on(&self, terms: &LockParams) -> bool {
         let event = Event::PassesOn {
             label: &terms.label,
             group: terms.group,
@@ -273,14 +273,14 @@ impl Hold {
         self.act(act, self.set.clock.now()).done
     }
 
-    /// Shares this [lease](Hold::lease) of the token from now on, which is no slot's. False, and
+    /// Shares this [lease](ClaimCell::lease) of the token from now on, which is no slot's. False, and
     /// nothing has changed, if it is not held, or was passed on.
     pub(crate) fn share(&self, lease: u32) -> bool {
         let now = self.set.clock.now();
         self.act(Event::Shares { lease }, now).done
     }
 
-    /// Ends this [lease](Hold::lease) of the token here, and leaves its votes. Returns how much of
+    /// Ends this [lease](ClaimCell::lease) of the token here, and leaves its votes. Returns how much of
     /// `max_hold` is left, if that is bounded; `None`, and nothing has changed, unless the lease is
     /// valid. A lease that has been passed on meanwhile is another's.
     pub(crate) fn export(&self, lease: u32) -> Option<Option<Duration>> {
@@ -294,7 +294,7 @@ impl Hold {
 }
 
 /// Its end.
-impl Hold {
+impl ClaimCell {
     /// Ends the token's life and sends its release to every node that may
     /// know it. Returns whether the lease was valid, and the nodes' answers to
     /// come. Also the end of an attempt that is given up: its waiter leaves
@@ -303,7 +303,7 @@ impl Hold {
         self.give_up(None)
     }
 
-    /// As [`release`](Hold::release), but the waiter stays in the queue of the
+    /// As [`release`](ClaimCell::release), but the waiter stays in the queue of the
     /// node `stay`.
     pub(crate) fn give_up(&self, stay: Option<usize>) -> (bool, Arc<Release>) {
         let outcome = self.act(Event::Released { stay }, self.set.clock.now());
@@ -356,7 +356,7 @@ impl Hold {
         self.state().claim.phase() == Phase::Dead
     }
 
-    /// Why this [lease](Hold::lease) of the token was lost, if it was.
+    /// Why this [lease](ClaimCell::lease) of the token was lost, if it was.
     pub fn loss(&self, lease: u32) -> Option<LossReason> {
         self.remaining();
         let state = self.state();
@@ -364,7 +364,7 @@ impl Hold {
         loss.filter(|_| state.claim.lease() == lease)
     }
 
-    /// Ends when this [lease](Hold::lease) of the token is lost; never, if it
+    /// Ends when this [lease](ClaimCell::lease) of the token is lost; never, if it
     /// is released first.
     pub fn lost(self: &Arc<Self>, lease: u32) -> Watch {
         Watch {
@@ -374,9 +374,9 @@ impl Hold {
         }
     }
 
-    /// Calls `callback` at the loss of this [lease](Hold::lease) of the token,
+    /// Calls `callback` at the loss of this [lease](ClaimCell::lease) of the token,
     /// or now if it has come.
-    pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
+    pub(crate) fn on_lost(&self, lease: u32, callback: LossCallback) {
         let mut state = self.state();
         match state.claim.loss() {
             _ if (state.claim.lease() != lease) => {}
@@ -389,15 +389,15 @@ impl Hold {
     }
 }
 
-impl Hold {
+impl ClaimCell {
     /// What the claim says to a question about it.
-    fn ask_claim<T>(&self, question: impl FnOnce(&Claim, &View<'_>) -> T) -> T {
+    fn ask_claim<T>(&self, question: impl FnOnce(&Claim, &CellEnv<'_>) -> T) -> T {
         let state = self.state();
         question(&state.claim, &self.view(&state))
     }
 
-    fn view<'a>(&'a self, state: &'a State) -> View<'a> {
-        View::of(&self.set, &self.terms, &state.bound)
+    fn view<'a>(&'a self, state: &'a CellState) -> CellEnv<'a> {
+        CellEnv::of(&self.set, &self.terms, &state.bound)
     }
 
     /// The fence that a renewal carries for a node which has lost its counter.

@@ -5,28 +5,28 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Act, Hold};
+use super::{Act, ClaimCell};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
 use crate::node::{Reply, RequestContext, Sink};
 use crate::protocol::claim::Event;
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::quorum::{self, Verdict, Vote};
+use crate::protocol::quorum::{self, RoundVerdict, Vote};
 use crate::wakers::Wakers;
 
-impl Hold {
-    /// Asks all nodes to lengthen this [lease](Hold::lease) of the token to `ttl`, and waits for a
+impl ClaimCell {
+    /// Asks all nodes to lengthen this [lease](ClaimCell::lease) of the token to `ttl`, and waits for a
     /// quorum. A lease that was passed on is lost for this caller.
     ///
     /// What is asked in the last moment of the lease may be too late on the nodes, which do nothing
     /// behind its end as it was known then. Where another request has lengthened it meanwhile, this
     /// asks once more, in what is left of the node timeout.
-    pub async fn extend(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
+    pub async fn extend(self: &Arc<Self>, lease: u32, ttl: Duration) -> ExtendResult {
         let (clock, end) = (&self.set.clock, self.end());
         let until = clock.now() + self.terms.timing.node_timeout;
         let extended = self.extend_once(lease, ttl).await;
         let goes_on = self.end() > end;
-        if !matches!(&extended, Extended::Unanswered(lost) if goes_on && lost.is_late()) {
+        if !matches!(&extended, ExtendResult::Unanswered(lost) if goes_on && lost.is_late()) {
             return extended;
         }
         let mut again = Box::pin(self.extend_once(lease, ttl));
@@ -38,7 +38,7 @@ impl Hold {
         again.await.unwrap_or(extended)
     }
 
-    async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
+    async fn extend_once(self: &Arc<Self>, lease: u32, ttl: Duration) -> ExtendResult {
         let now = self.set.clock.now();
         let round = Arc::new(Extension {
             hold: self.clone(),
@@ -50,7 +50,7 @@ impl Hold {
             ..Event::Extends { lease, ttl }.into()
         };
         if !self.act(act, now).done {
-            return Extended::Lost;
+            return ExtendResult::Lost;
         }
         // A vote may have been confirmed and be worth less than that by now: its
         // node's clock has stepped, or a late reply to an earlier request denied
@@ -61,21 +61,21 @@ impl Hold {
             let mut state = lock(&round.state);
             let awaited = state.0.contains(&Vote::Awaited);
             match quorum::verdict(state.0.iter().copied(), now) {
-                Verdict::Open => state.1.park(cx),
-                Verdict::Won if self.end() >= least => Poll::Ready(true),
-                Verdict::Won if awaited => state.1.park(cx),
-                Verdict::Won => Poll::Ready(false),
-                Verdict::Lost => Poll::Ready(false),
+                RoundVerdict::Open => state.1.park(cx),
+                RoundVerdict::Won if self.end() >= least => Poll::Ready(true),
+                RoundVerdict::Won if awaited => state.1.park(cx),
+                RoundVerdict::Won => Poll::Ready(false),
+                RoundVerdict::Lost => Poll::Ready(false),
             }
         })
         .await
-        .then_some(Extended::Done)
+        .then_some(ExtendResult::Done)
         .filter(|_| self.holds(lease))
         .unwrap_or_else(|| {
             if self.holds(lease) {
-                Extended::Unanswered(self.so_far())
+                ExtendResult::Unanswered(self.so_far())
             } else {
-                Extended::Lost
+                ExtendResult::Lost
             }
         })
     }
@@ -83,7 +83,7 @@ impl Hold {
 
 /// How an extension ended.
 #[derive(Debug)]
-pub enum Extended {
+pub enum ExtendResult {
     /// A quorum confirmed it.
     Done,
     /// Too few nodes answered; the lease is valid as long as it was.
@@ -94,7 +94,7 @@ pub enum Extended {
 
 /// One extension on request: its own votes, over those of the hold.
 struct Extension {
-    hold: Arc<Hold>,
+    hold: Arc<ClaimCell>,
     state: Mutex<(Vec<Vote>, Wakers)>,
 }
 

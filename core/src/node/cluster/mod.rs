@@ -3,10 +3,8 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | [`hash_slot`](crate::node::hash_slot) | which hash slot a key belongs to, and a short tag of
-//! each |
-//! | [`map`](crate::node::redis::map) | which server serves which hash slots, as a server reports
-//! them |
+//! | [`hash_slot`](crate::node::hash_slot) | which hash slot a key belongs to, and a short tag of each |
+//! | [`map`](crate::node::redis::map) | which server serves which hash slots, by a server's account |
 //! | [`routes`] | where a request goes, and what becomes of a request that was sent elsewhere |
 //!
 //! A shard is a primary and the hash slots that it serves. Each shard has a connection as any node

@@ -5,20 +5,20 @@
 //!
 //! - A request fails at its deadline, whatever it is waiting for.
 //! - A timeout puts the connection in doubt, unless its request was written late: the task makes a
-//! new connection beside it. So does a release that was sent again, if the server answers nothing
-//! for as long. The connection in doubt still takes releases, so that each goes out behind the
-//! request it undoes, and the task closes it once it owes no awaited reply. The task closes it at
-//! once when the next connection is in doubt too: a release that finds no room in it even then is
-//! not written, and the key that it would have deleted ends by itself.
+//!   new connection beside it. So does a release that was sent again, if the server answers nothing
+//!   for as long. The connection in doubt still takes releases, so that each goes out behind the
+//!   request it undoes, and the task closes it once it owes no awaited reply. The task closes it at
+//!   once when the next connection is in doubt too: a release that finds no room in it even then is
+//!   not written, and the key that it would have deleted ends by itself.
 //! - The task keeps a release until the server has acknowledged it, and sends it again on each new
-//! connection. It makes a connection for a release alone, where the connection in doubt owes the
-//! answer.
+//!   connection. It makes a connection for a release alone, where the connection in doubt owes the
+//!   answer.
 //! - After a failure the task leaves the node alone for a while, each time longer; requests that
-//! come meanwhile fail at once, unsent. So do requests to a node that did not answer, until it
-//! does: a round that cannot be won need not wait for it.
+//!   come meanwhile fail at once, unsent. So do requests to a node that did not answer, until it
+//!   does: a round that cannot be won need not wait for it.
 //! - Messages to the client's inbox come between the replies, over any connection that has
-//! subscribed it. When the subscribed connection is lost, the task makes the next for the messages
-//! alone, while a waiter awaits them.
+//!   subscribed it. When the subscribed connection is lost, the task makes the next for the
+//!   messages alone, while a waiter awaits them.
 //!
 //! redis-rs's connections do not serve here. Its `ConnectionManager` never replaces a connection
 //! whose peer is silent, does not bound a request while it reconnects, and stays broken after a

@@ -102,12 +102,12 @@ def flags_file(options):
              "use std::path::PathBuf;", "use std::time::Duration;", "", "use clap::Args;",
              f"use quorlock::{{{', '.join(['ClientBuilder', 'Lock', *words])}}};", "",
              "use crate::times;", "use crate::values::{number, on, word};", ""]
-    lines += struct(options, "OfLock", True, ["Those of a lock."], [])
-    lines += ["", "impl OfLock {", "    /// The lock with what was given.", "    pub fn on(&self, lock: Lock) -> Lock {", "        on! { self, lock:",
+    lines += struct(options, "LockFlags", True, ["Those of a lock."], [])
+    lines += ["", "impl LockFlags {", "    /// The lock with what was given.", "    pub fn on(&self, lock: Lock) -> Lock {", "        on! { self, lock:",
               *setting(options, of_lock, 12), "        }", "    }", "}", ""]
-    lines += struct(options, "OfSet", False, ["How to reach the set: all of its clients agree on what it is."],
+    lines += struct(options, "SetFlags", False, ["How to reach the set: all of its clients agree on what it is."],
                     ['#[command(next_help_heading = "The set of nodes")]'])
-    lines += ["", "impl OfSet {", "    /// The client with the certificates and keys that were given.",
+    lines += ["", "impl SetFlags {", "    /// The client with the certificates and keys that were given.",
               "    pub fn credentials_on(&self, client: ClientBuilder) -> ClientBuilder {", "        on! { self, client:",
               *setting(options, pems, 12), "        }", "    }", "", "    /// The client with the rest of what was given, but for the nodes.",
               "    pub fn on(&self, client: ClientBuilder) -> ClientBuilder {", "        on! { self, client:", *setting(options, rest, 12),

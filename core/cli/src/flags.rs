@@ -11,7 +11,7 @@ use crate::values::{number, on, word};
 
 /// Those of a lock.
 #[derive(Debug, Args)]
-pub struct OfLock {
+pub struct LockFlags {
     /// How long the lock outlives a machine that dies; it is renewed meanwhile. At least 10ms, at
     /// most --max-ttl. Default: 10s.
     #[arg(long, value_name = "T")]
@@ -49,7 +49,7 @@ pub struct OfLock {
     pub slots: Option<u32>,
 }
 
-impl OfLock {
+impl LockFlags {
     /// The lock with what was given.
     pub fn on(&self, lock: Lock) -> Lock {
         on! { self, lock:
@@ -67,7 +67,7 @@ impl OfLock {
 /// How to reach the set: all of its clients agree on what it is.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The set of nodes")]
-pub struct OfSet {
+pub struct SetFlags {
     /// A file with the URLs of the nodes, one or more a line; lines that begin with # are notes.
     /// Without: QUORLOCK_NODES, ~/.config/quorlock/nodes, /etc/quorlock/nodes, in this order.
     #[arg(long, value_name = "FILE")]
@@ -136,7 +136,7 @@ pub struct OfSet {
     pub key: Option<String>,
 }
 
-impl OfSet {
+impl SetFlags {
     /// The client with the certificates and keys that were given.
     pub fn credentials_on(&self, client: ClientBuilder) -> ClientBuilder {
         on! { self, client:

@@ -127,7 +127,7 @@ def copy():
     write(TREE / "core/src/mutants.rs", CHOSEN.read_bytes())
     # What is there no more, but for what was made in the copy.
     known = {*paths, "core/src/mutants.rs"}
-    for path in [*TREE.glob("core/**/*.rs"), *TREE.glob("tests/sim/**/*.rs")]:
+    for path in TREE.rglob("*.rs"):
         if str(path.relative_to(TREE)) not in known:
             path.unlink()
     return TREE

@@ -257,8 +257,8 @@ pub(super) const ALONE: &[Change] = &[
     ),
     change(
         "release",
-        "now <= tonumber(till)\n-- Which lease",
-        "now < tonumber(till)\n-- Which lease",
+        "now <= tonumber(till)\n-- The lease that",
+        "now < tonumber(till)\n-- The lease that",
     ),
     // Readers.
     change("release", "if reader == my_value then", "if false then"),
@@ -348,13 +348,13 @@ pub(super) const ALONE: &[Change] = &[
     change("acquire", ".. slot or number)", ".. slot or first)"),
     change(
         "acquire",
-        "first is served.\n          if type(listeners) == 'table' then return 3 end",
-        "first is served.\n          if type(listeners) == 'table' then listeners = 0 end",
+        "asks is served.\n          if type(listeners) == 'table' then return 3 end",
+        "asks is served.\n          if type(listeners) == 'table' then listeners = 0 end",
     ),
     change(
         "release",
-        "first is served.\n          if type(listeners) == 'table' then return 3 end",
-        "first is served.\n          if type(listeners) == 'table' then listeners = 0 end",
+        "asks is served.\n          if type(listeners) == 'table' then return 3 end",
+        "asks is served.\n          if type(listeners) == 'table' then listeners = 0 end",
     ),
     change(
         "release",

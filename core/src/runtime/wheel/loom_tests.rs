@@ -8,19 +8,19 @@ use std::task::Wake;
 use loom::thread;
 
 use super::*;
-use crate::sync::explore::{Bell, explore};
+use crate::sync::explore::{ExploreWaker, explore};
 
 /// A task of the runtime, which is over when it has been woken.
 struct Task {
     woken: AtomicUsize,
-    over: Arc<Bell>,
+    over: Arc<ExploreWaker>,
 }
 
 impl Task {
     fn new() -> Arc<Task> {
         Arc::new(Task {
             woken: AtomicUsize::new(0),
-            over: Bell::new(),
+            over: ExploreWaker::new(),
         })
     }
 
@@ -66,7 +66,7 @@ impl Machine {
     /// As a runtime does: asks `leaves` at first and whenever it is woken.
     fn drive(&self, leaves: impl Fn(&Waker) -> bool) {
         assert_eq!(self.driving.fetch_add(1, Ordering::Relaxed), 0, "two drive");
-        let bell = Bell::new();
+        let bell = ExploreWaker::new();
         let waker = Waker::from(bell.clone());
         while !leaves(&waker) {
             bell.wait();

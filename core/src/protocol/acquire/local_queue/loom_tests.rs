@@ -13,7 +13,7 @@ use crate::node::{Link, Op, Reply, Request, RequestContext, Sink, Subscriber};
 use crate::protocol::loss::LossReason;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
-use crate::sync::explore::{Bell, explore, wait};
+use crate::sync::explore::{ExploreWaker, explore, wait};
 use crate::token::SystemRng;
 use crate::wakers::Wakers;
 
@@ -150,7 +150,7 @@ fn whoever_gives_up_at_any_moment_holds_up_nobody() {
         // In this order in the line.
         let (first, mut second, third) = (shop.enter(), shop.enter(), shop.enter());
         let leaves = spawn(&shop, move |_| {
-            let waker = Waker::from(Bell::new());
+            let waker = Waker::from(ExploreWaker::new());
             let turn = second.poll_turn(&Context::from_waker(&waker));
             thread::yield_now();
             // It may have been called meanwhile, by its turn or with a lease.

@@ -7,7 +7,7 @@
 //! over. The rules:
 //!
 //! - **The wheel is never free for long.** The I/O thread stands aside when it is
-//!   asked to, and looks every [`BREATH`](super::wheel::BREATH): it takes a wheel that nobody took since
+//!   asked to, and looks every [`BREATH`](super::wheel::BREATH): it takes a wheel that no caller took since
 //!   it looked last, so a timer is late by twice that at most. At once, if there
 //!   is anybody else to serve.
 //! - **Alone, or not at all.** Whoever else sends something, async or blocking,

@@ -1,4 +1,4 @@
-//! Which finding is told of what a look saw.
+//! Which finding follows from what was seen of a node.
 
 use std::time::Duration;
 

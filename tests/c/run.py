@@ -41,7 +41,7 @@ BUGS = {
     "a-recursive-mutex-refuses": ("options.reentrant = recursive;", "options.reentrant = false;"),
     "readers-hold-nothing": ("is_held() const noexcept { return mine().is_held(); }",
                              "is_held() const noexcept { return mutex::is_held(); }"),
-    "unlock-releases-nothing": ("        unlock_now(gone->get());", "new auto(std::move(*gone));"),
+    "unlock-releases-nothing": ("Lease::calls::release(gone->get(), nullptr, nullptr);", "new auto(std::move(*gone));"),
     "by-hand-is-the-threads": ("if (options.owner_thread) quorlock", "if (!options.slots) quorlock_lock_options_set_owner_thread(o, true);\n"
                                "    if (options.owner_thread) quorlock"),
 }

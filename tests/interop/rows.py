@@ -65,7 +65,7 @@ COMMANDS = {
 }
 
 STALLS = ("A caller that waits leaves the votes of a failed try where they are until it gives up, and does not know them in its next try: when it "
-          "has gathered a majority so, nobody gets the lock for its ttl. It does so among its own kind alone, too.")
+          "has gathered a majority so, no client gets the lock for its ttl. It does so among its own kind alone, too.")
 MAJORITY = "`acquire` and `release` return when a majority has answered; the other nodes follow."
 
 ROWS = [

@@ -239,6 +239,10 @@ class InWords(unittest.TestCase):
         self.fails("expect-ttl 3 lock:{a%20b} 0 9999")
         self.run_words("redis all DEL lock:{a%20b}")
         self.run_words("await-free lock:{a%20b} 0")
+        self.run_words("redis 1,2 SET lock:{r} @1700000000000000%201%20inbox")
+        self.run_words("redis 3 SET lock:{r} &0%200%20")
+        self.run_words("await-reserved lock:{r} 2 0")
+        self.fails("await-reserved lock:{r} 3 20")
 
     def test_patterns(self):
         self.run_words("redis all SET k 12345")

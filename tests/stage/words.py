@@ -4,6 +4,7 @@ A command either holds (its output is returned) or raises StageError; every wait
 for a blank, and so on, so that words need no quoting in a shell.
 """
 
+import re
 import time
 from urllib.parse import unquote_to_bytes
 
@@ -36,6 +37,7 @@ killed or failed over. A node that is a cluster has `1.shard1`…, `1.shards`, a
   await NODES PATTERN MS COMMAND WORD...
                                    the same, as soon as it holds
   await-free KEY MS                KEY is on no running node
+  await-reserved KEY COUNT MS      the lock KEY is reserved for a waiter on at least COUNT running nodes
   await-no-locks MS                no lock is held: what is left are records and counters
   declare                          write the record of a new set to all nodes
   expect-votes KEY COUNT MS        KEY is on exactly COUNT running nodes
@@ -45,6 +47,10 @@ killed or failed over. A node that is a cluster has `1.shard1`…, `1.shards`, a
   expect-calls COMMAND LOW HIGH MS together the running nodes ran COMMAND from LOW to HIGH times
   counters                         print the commands that each running node ran
   show                             print state and port of each node"""
+
+
+# The text of a lock's key that is reserved until then (docs/reference/protocol.md, "Keys and values").
+RESERVED = re.compile(rb"[@&][1-9]\d* ")
 
 
 class StageError(Exception):
@@ -180,6 +186,13 @@ class Words:
 
     def do_await_free(self, db, key, milliseconds):
         self.do_expect_votes(db, key, "0", milliseconds)
+
+    def do_await_reserved(self, db, key, count, milliseconds):
+        def look():
+            texts = [self._stage.redis(number, "GET", unquote_to_bytes(key), db=db) for number in self._stage.running()]
+            return sum(bool(text and RESERVED.match(text)) for text in texts) >= int(count), texts
+
+        poll(int(milliseconds), look, f"{key} reserved on {count} nodes")
 
     def do_await_no_locks(self, db, milliseconds):
         def look():

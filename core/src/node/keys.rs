@@ -21,9 +21,9 @@ pub struct Keys {
     pub fence_ttl: Option<Duration>,
     /// Which other votes this vote lets in beside it.
     pub mode: Mode,
-    /// The lease of another client that this one takes over: an [`Op::Acquire`] replaces the vote
+    /// The lease of another client that this one takes over: an [`Op::Acquire`](super::Op::Acquire) replaces the vote
     /// of that lease by the request's value, and takes no other vote. Anything else under the key
-    /// is [not ours](Reply::NotMine).
+    /// is [not ours](super::Reply::NotMine).
     pub adopts: Option<Box<Adoption>>,
     /// The owner, of a lock in Redisson's layout: see [`Field`].
     pub field: Option<Field>,
@@ -35,7 +35,7 @@ pub struct Adoption {
     /// The value of the lease, whose vote is taken over.
     pub value: Value,
     /// For how long the node bans that value from then on, whether it stands there or not: a
-    /// request that its client has sent before may arrive late, and an [`Op::Extend`] would store
+    /// request that its client has sent before may arrive late, and an [`Op::Extend`](super::Op::Extend) would store
     /// it anew.
     pub ban: Duration,
 }

@@ -56,17 +56,17 @@ pub enum Reply {
     },
     /// The node's `TIME` is beyond `not_after`: nothing was done.
     Late,
-    /// Extend: the key does not hold our value. Acquire: our value is [banned](AfterRelease::Forced), or
+    /// Extend: the key does not hold our value. Acquire: our value is [banned](super::AfterRelease::Forced), or
     /// that which it was to take over is not there.
     NotMine,
-    /// Extend: our value is [banned](AfterRelease::Forced), and no vote, whether or not it is there.
+    /// Extend: our value is [banned](super::AfterRelease::Forced), and no vote, whether or not it is there.
     Banned,
     /// Release: done.
     Released {
         /// Whether the key still held our value.
         held: bool,
     },
-    /// Release, of a lock that is to [stay taken](AfterRelease): our value was not there, and the lock
+    /// Release, of a lock that is to [stay taken](super::AfterRelease): our value was not there, and the lock
     /// stays taken all the same.
     Kept,
     /// Acquire, of a semaphore: this slot is free, and it is reserved for the waiter, if there
@@ -112,7 +112,7 @@ pub struct LockState {
     pub own: u64,
     /// How many wait in the queue.
     pub queued: u32,
-    /// How many slots of a [semaphore](Mode::AnySlot) are held.
+    /// How many slots of a [semaphore](super::Mode::AnySlot) are held.
     pub slots: u32,
     /// How many share the lock.
     pub readers: u32,

@@ -38,14 +38,14 @@ pub enum Op {
     /// Store the value for `ttl` if the key is free and it is the waiter's turn: the node has
     /// reserved the lock for this waiter, or has reserved it for none and this waiter is first in
     /// the queue. For a key that holds the value already, outside of a quarantine: lengthen its
-    /// life to `ttl` and count a new fence. For a [semaphore](Mode::AnySlot) store no value, but
+    /// life to `ttl` and count a new fence. For a [semaphore](super::Mode::AnySlot) store no value, but
     /// choose a slot, and reserve that for the waiter.
     Acquire {
         /// Auto-release time.
         ttl: Duration,
         /// The fence that is proposed, the last of its block; 0: none, so that
         /// the node counts nothing and tells what is stored. Of a
-        /// [semaphore](Mode::AnySlot) the slot that is looked at first.
+        /// [semaphore](super::Mode::AnySlot) the slot that is looked at first.
         candidate: u64,
         /// Whether this node is the waiter's home: where it is refused it is
         /// queued, or its place lengthened.
@@ -84,7 +84,7 @@ pub enum Op {
     /// reservation for it. If the lock is free then, the node reserves it for the first waiter and
     /// notifies that. Where the lock is to stay taken (see [`AfterRelease`]) our value stays, dead:
     /// nothing but its end takes it away, and no waiter is notified. For a
-    /// [semaphore](Mode::AnySlot) the waiter leaves the queue, and a slot that was reserved for it
+    /// [semaphore](super::Mode::AnySlot) the waiter leaves the queue, and a slot that was reserved for it
     /// is free.
     Release,
     /// Look, and change nothing.
@@ -148,7 +148,7 @@ pub enum Repair {
     /// The node's answer counts, also in quarantine, on this server: the lease has a vote of that
     /// very server whose end is still ahead, so no other vote on it can be pending (rule R11).
     InQuarantine {
-        /// See [`RequestContext::server`].
+        /// See [`RequestContext::server`](super::RequestContext::server).
         server: u64,
     },
 }

@@ -40,7 +40,7 @@ impl LockOptions {
         }
     }
 
-    /// Whether the label can be told apart from the token, and shown in one line.
+    /// Whether a reader can distinguish the label from the token, and show it in one line.
     fn check_label(&self) -> Result<(), Error> {
         match self.label.as_deref().map(String::as_str) {
             Some(label) if !is_label(label) => Err(Error::invalid(format!(

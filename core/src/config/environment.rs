@@ -29,7 +29,7 @@ fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "?".into())
 }
 
-/// The nodes of a client that was given none, and who has named them: those of the
+/// The nodes of a client that was given none, and what has named them: those of the
 /// environment, or the default node.
 pub(crate) fn nodes_of_environment(environment: &str) -> (Vec<String>, Origin) {
     let listed: Vec<String> = environment

@@ -1,4 +1,4 @@
-//! Who drives the I/O of the process.
+//! The right to drive the I/O of the process, and how threads pass it on.
 //!
 //! All I/O runs on one tokio runtime, and one thread at a time drives it: at
 //! rest the I/O thread, which sleeps there until something happens. A hop to it
@@ -8,16 +8,16 @@
 //!
 //! - **The wheel is never free for long.** The I/O thread stands aside when it is
 //!   asked to, and looks every [`BREATH`](super::wheel::BREATH): it takes a wheel that no caller took since
-//!   it looked last, so a timer is late by twice that at most. At once, if there
-//!   is anybody else to serve.
-//! - **Alone, or not at all.** Whoever else sends something, async or blocking,
-//!   has the wheel handed to the I/O thread, which keeps it for
-//!   [`CROWDED`](super::wheel::CROWDED).
+//!   it looked last, so a timer is late by twice that at most. It takes the wheel
+//!   at once where another caller waits.
+//! - **Alone, or not at all.** A second caller that sends something, async or
+//!   blocking, makes the first hand the wheel to the I/O thread, which keeps it
+//!   for [`CROWDED`](super::wheel::CROWDED).
 //! - **Not for long.** A caller that waits for more than [`TURN`](super::wheel::TURN) is no better
 //!   off at the wheel: it is asked to leave, and parks.
 //! - **An event loop drives in steps.** One with a single call under way begins it
 //!   and reads the answers on its own thread ([`Driver::step`]), and never waits
-//!   there: it is told by [`sockets`](super::sockets) when there is something to
+//!   there: [`sockets`](super::sockets) call it back when there is something to
 //!   read. A loop that is blocked leaves a free wheel, which is the first rule's.
 //! - **No foreign code at the wheel.** A caller drives within [`SentRequests::wait`]
 //!   and [`Driver::step`] alone. The future that it waits for, a signal handler, an interpreter:
@@ -33,8 +33,8 @@
 //!   tokio may panic, which is caught here, and a wake-up may write to what has the number now.
 //!
 //! Whose turn it is, is decided in [`wheel`](super::wheel). There is the doorbell,
-//! too: tasks that are woken from outside of the runtime are given to whoever
-//! drives ([`Driver::wake`]), those of one fan-out in one.
+//! too: tasks that are woken from outside of the runtime are given to the thread
+//! that drives ([`Driver::wake`]), those of one fan-out in one.
 
 mod sent;
 mod sleeper;
@@ -76,16 +76,16 @@ pub(crate) struct Driver {
     pub(crate) sockets: Arc<Sockets>,
     /// Its tasks.
     pub(super) kept: TaskList,
-    /// Who sleeps until a timer of it rings, elsewhere than in its tasks.
+    /// The sleepers that await a timer of the runtime elsewhere than in its tasks.
     sleepers: Mutex<Sleepers>,
     /// Its descriptors are gone.
     broken: AtomicBool,
     /// What stood for them was put back, so that it can be left in order.
     hidden: Option<RuntimeDescriptors>,
     put_back: OnceCell<bool>,
-    /// Wakes who drives. The waker points into the bell: what looks for leaks looks for its start.
+    /// Wakes the thread that drives. The waker points into the bell, for a leak checker looks for the start of what it points to.
     bell: OnceCell<(Arc<Bell>, Waker)>,
-    /// Is told once that it can drive no more.
+    /// Called once, when the runtime can be driven no more.
     give_up: fn(&'static Driver),
 }
 
@@ -114,7 +114,7 @@ thread_local! {
 
 impl Driver {
     /// Makes the runtime. [`run`](Driver::run) is for the I/O thread.
-    /// `give_up` is told once that it can drive no more.
+    /// `give_up` is called once, when the runtime can be driven no more.
     pub(crate) fn new(give_up: fn(&'static Driver)) -> std::io::Result<Driver> {
         numbered_high(|| Driver::made(give_up))
     }
@@ -187,7 +187,7 @@ impl Driver {
         self.broken.load(Ordering::Acquire)
     }
 
-    /// Wakes whoever drives it, by the waker of `cx`, which is the same for all.
+    /// Wakes the thread that drives, by the waker of `cx`, which is the same for all.
     fn bell(&'static self, cx: &Context<'_>) -> &'static Waker {
         let (_, waker) = self.bell.get_or_init(|| {
             let bell = Bell::of(self, cx);
@@ -208,7 +208,7 @@ impl Driver {
         }
     }
 
-    /// Whoever drives it leaves it. Not where that is found out: the wheel may be locked there.
+    /// Makes the thread that drives leave. Not called where the loss is found out, for the wheel may be locked there.
     pub(super) fn dismiss(&self) {
         self.wheel.break_down();
     }
@@ -269,7 +269,7 @@ impl Driver {
         self.wheel.stop();
     }
 
-    /// Tells whoever drives that there is work from elsewhere.
+    /// Lets the thread that drives know that there is work from elsewhere.
     pub(crate) fn notice(&'static self) {
         if !self.is_here() {
             self.ring(Wakers::default(), false);
@@ -283,8 +283,8 @@ impl Driver {
     }
 
     /// Wakes tasks of the runtime from wherever this is: at this thread's own
-    /// wheel if it is a blocking caller and alone, else by who drives. Without any
-    /// task it is told all the same that there is something to drive.
+    /// wheel if it is a blocking caller and alone, else by the thread that drives. That thread
+    /// looks for work even where there is no task.
     pub(crate) fn wake(&'static self, wakers: Wakers) {
         if self.is_here() {
             return wakers.wake();
@@ -317,7 +317,7 @@ impl Driver {
 
     /// For the thread of an event loop, if it is alone: begins these calls, or reads what
     /// there is to read, and lets the tasks do what they can at once. It waits for nothing
-    /// but a turn of the I/O thread. From then on the loop is told what comes, by the
+    /// but a turn of the I/O thread. From then on the loop hears of what comes by the
     /// [descriptor](Sockets::descriptor), until the I/O thread drives again: a loop that
     /// does not come back for a breath leaves it all to that. Gives the calls back if it is
     /// not alone.

@@ -10,7 +10,7 @@ use crate::report::{Finding, Severity};
 
 /// A share of memory, or of connections, from which on a server is nearly full, in percent.
 const NEARLY: u64 = 80;
-/// How long before its end a certificate is to be told of.
+/// How long before its end a certificate is reported.
 const RENEWED: Duration = Duration::from_secs(14 * 86_400);
 /// How many commands a second of one client flood a server.
 pub(super) const FLOOD: u64 = 2000;

@@ -36,7 +36,7 @@ impl Sleeper {
         self.driver.is_whole()
     }
 
-    /// Looks at the timer, which is a panic where the runtime cannot be told that it is set.
+    /// Looks at the timer, which panics where the runtime cannot learn that it is set.
     pub(crate) fn looks_at(&self, timer: impl FnOnce() -> Poll<()>) -> Poll<()> {
         catch_unwind(AssertUnwindSafe(timer)).unwrap_or_else(|panic| {
             if !is_of_descriptors(&*panic) {

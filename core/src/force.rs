@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
-use crate::node::{Keys, LockState, Standing, TOLD, Value};
+use crate::node::{Keys, LockState, SHOWN_BYTES, Standing, Value};
 use crate::protocol::force::{BannedValue, ForceReplies, ban, force_out, late, targets};
 use crate::protocol::inspect::{InspectReply, inspect};
 use crate::protocol::quorum::quorum;
@@ -112,7 +112,7 @@ async fn free(
         }
         let whole = |value: &Value| {
             let is_reader = said.iter().flatten().any(|s| s.sharers.contains(value));
-            value.0.len() < TOLD || value.is_ours() && !is_reader
+            value.0.len() < SHOWN_BYTES || value.is_ours() && !is_reader
         };
         if !values.iter().all(whole) {
             return Err(no_lease(&found, name));
@@ -235,7 +235,7 @@ fn no_string(said: &[InspectReply], found: &Inspection, name: &[u8]) -> Error {
 /// Nodes take a value away that is given to them as a whole.
 fn no_lease(found: &Inspection, name: &[u8]) -> Error {
     let message = format!(
-        "under the key of the lock {} stands a value of {TOLD} bytes or more, which is none of a lock: \
+        "under the key of the lock {} stands a value of {SHOWN_BYTES} bytes or more, which is none of a lock: \
          it is data; delete it by hand, or use another name",
         shown(name)
     );

@@ -1,6 +1,6 @@
 //! Cuts and escapes text from outside before it is shown. What servers, sentinels, clusters, other
 //! clients and exported leases say may end lines, rule a terminal, turn the order of letters round,
-//! or be of any length. What is shown of it is [cut and escaped](told). Errors, faults and lines of
+//! or be of any length. What is shown of it is [cut and escaped](excerpt). Errors, faults and lines of
 //! the log see to the [whole](message) once more, as they are made.
 
 /// How many characters are shown of a text from outside.
@@ -11,13 +11,13 @@ const LONGEST: usize = 2000;
 
 /// A text from outside for a message or a report: at most [`MOST`] characters, of which none ends a
 /// line or rules a terminal. A text that was shown so before stays as it is.
-pub fn told(text: &str) -> String {
+pub fn excerpt(text: &str) -> String {
     escaped(text, MOST)
 }
 
 /// The same of bytes, which are to be UTF-8.
-pub fn told_bytes(text: &[u8]) -> String {
-    told(&String::from_utf8_lossy(text))
+pub fn excerpt_of_bytes(text: &[u8]) -> String {
+    excerpt(&String::from_utf8_lossy(text))
 }
 
 /// A message of our own, of which parts may be from outside.
@@ -86,9 +86,9 @@ mod tests {
             ("\u{2028}\u{2029}\u{feff}", "\\u{2028}\\u{2029}\\u{feff}"),
             ("\u{e0041}\u{e000}\u{a0}", "\\u{e0041}\\u{e000}\\u{a0}"),
         ] {
-            assert_eq!(told(text), shown);
+            assert_eq!(excerpt(text), shown);
             assert_eq!(message(text), shown);
-            assert_eq!(told(&told(text)), shown);
+            assert_eq!(excerpt(&excerpt(text)), shown);
         }
     }
 
@@ -96,11 +96,11 @@ mod tests {
     fn what_is_long_is_cut() {
         for (letter, wide) in [("a", 1), ("ä", 1), ("\n", 2), ("\u{202e}", 8)] {
             for many in [1, MOST / wide, MOST / wide + 1, 60_000] {
-                let shown = told(&letter.repeat(many));
+                let shown = excerpt(&letter.repeat(many));
                 let count = shown.chars().count();
                 assert!(count <= MOST, "{count}");
                 assert_eq!(shown.ends_with('…'), many > MOST / wide);
-                assert_eq!(told(&shown), shown);
+                assert_eq!(excerpt(&shown), shown);
                 assert_eq!(message(&*shown), shown);
             }
         }
@@ -214,7 +214,7 @@ mod tests {
         }
         let fault = Fault::new(FaultKind::NotReady, &*long, true);
         shown.push(("a fault", fault.text.to_string()));
-        shown.push(("a fault", fault.told_as(&*long).text.to_string()));
+        shown.push(("a fault", fault.with_text(&*long).text.to_string()));
         let node = NodeError::new("n".into(), long.clone());
         shown.push(("what a node said", node.to_string()));
         let error = Error::with_nodes(ErrorKind::Internal, &*long, vec![node]);

@@ -416,7 +416,7 @@ impl fmt::Display for Inspection {
 
 fn label(value: &Value) -> Option<String> {
     let label = value.label().filter(|label| !label.is_empty())?;
-    Some(foreign::told_bytes(label))
+    Some(foreign::excerpt_of_bytes(label))
 }
 
 /// How much longer a quorum has this value.

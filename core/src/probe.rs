@@ -171,7 +171,7 @@ pub fn read_map(bytes: &[u8]) -> (Vec<(u16, u16)>, Vec<u16>, Vec<u16>) {
 
 /// Options of a client for which no node is named, if `url` were the default.
 pub fn unnamed(url: &str) -> ClientBuilder {
-    let origin = Origin::Nobody(defaults::NODES_VARIABLE);
+    let origin = Origin::Default(defaults::NODES_VARIABLE);
     let mut builder = ClientBuilder::default();
     builder.nodes = Some((vec![url.to_owned()], origin));
     builder

@@ -40,7 +40,7 @@ pub(crate) fn nodes_of_environment(environment: &str) -> (Vec<String>, Origin) {
     if listed.is_empty() {
         (
             vec![defaults::NODE.to_owned()],
-            Origin::Nobody(defaults::NODES_VARIABLE),
+            Origin::Default(defaults::NODES_VARIABLE),
         )
     } else {
         (listed, Origin::Environment(defaults::NODES_VARIABLE))

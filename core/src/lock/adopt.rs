@@ -24,7 +24,7 @@ impl Lock {
             return Err(Error::invalid(format!(
                 "the lease was exported by a client of the set `{}` with {} nodes, and this one's \
                  is `{}` with {}",
-                foreign::told(&exported.set_name),
+                foreign::excerpt(&exported.set_name),
                 exported.nodes,
                 set.0,
                 set.1

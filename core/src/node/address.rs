@@ -33,7 +33,7 @@ pub(crate) enum Origin {
     /// The file of this path, which the caller did not name.
     File(&'static str),
     /// The default node of this name: neither the caller nor the environment variable named any.
-    Nobody(&'static str),
+    Default(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -43,7 +43,7 @@ impl fmt::Display for Origin {
             Origin::Caller => Ok(()),
             Origin::Environment(variable) => write!(f, " (the nodes are those of {variable})"),
             Origin::File(path) => write!(f, " (the nodes are those of {path})"),
-            Origin::Nobody(_) => f.write_str(" (no node was named, so this is the default one)"),
+            Origin::Default(_) => f.write_str(" (no node was named, so this is the default one)"),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Fault {
     }
 
     /// This fault with another text.
-    pub(crate) fn told_as(self, text: impl Into<String>) -> Fault {
+    pub(crate) fn with_text(self, text: impl Into<String>) -> Fault {
         Fault {
             text: foreign::message(text).into(),
             ..self

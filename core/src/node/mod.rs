@@ -22,7 +22,7 @@ pub use fault::{Cause, Fault, FaultKind, ServerState};
 pub use keys::{Adoption, AuxKeys, Field, Hint, Keys, LockId, Mode, Waiter, Waits};
 pub use link::{Link, RequestContext, Sink, Subscriber};
 pub use nodes::Nodes;
-pub use reply::{LockState, QueueInfo, Reply, SHARERS, Standing, TOLD};
+pub use reply::{LockState, QueueInfo, Reply, SHARERS, SHOWN_BYTES, Standing};
 pub use request::{AfterRelease, Op, Repair, Request};
 pub use server::{Memory, Server};
 pub use value::Value;

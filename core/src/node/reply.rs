@@ -89,7 +89,7 @@ pub enum Reply {
 
 /// How many bytes of a value, a label or a record an inspection returns. Ours have fewer; a
 /// stranger may have put anything of any length under a key of ours.
-pub const TOLD: usize = 2048;
+pub const SHOWN_BYTES: usize = 2048;
 
 /// How many of the readers that share a lock an inspection returns.
 pub const SHARERS: usize = 16;

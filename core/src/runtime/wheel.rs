@@ -29,7 +29,7 @@ pub(super) struct Wheel<R> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WheelHolder {
-    Nobody,
+    NoThread,
     IoThread,
     Caller,
 }
@@ -124,14 +124,14 @@ impl<R: Clone> Wheel<R> {
         let mut breaths = 0;
         loop {
             let seen = state.drives;
-            let in_need = |s: &WheelState<R>| s.stop || s.wanted && s.who == WheelHolder::Nobody;
+            let in_need = |s: &WheelState<R>| s.stop || s.wanted && s.who == WheelHolder::NoThread;
             state = wait_a_breath(&self.needed, state, |s| !in_need(s));
             if state.stop {
                 return false;
             }
             breaths = if state.drives == seen { breaths + 1 } else { 0 };
             match state.who {
-                WheelHolder::Nobody if state.wanted || breaths > 0 => {
+                WheelHolder::NoThread if state.wanted || breaths > 0 => {
                     state.who = WheelHolder::IoThread;
                     state.wanted = false;
                     return true;
@@ -184,7 +184,7 @@ impl<R: Clone> Wheel<R> {
                 state.wanted = true;
                 state.wake_driver();
             }
-            WheelHolder::Nobody => {
+            WheelHolder::NoThread => {
                 state.wanted = true;
                 self.needed.notify_one();
             }
@@ -200,7 +200,7 @@ impl<R: Clone> Wheel<R> {
                 return None;
             }
             match state.who {
-                WheelHolder::Nobody if !state.wanted && !state.stop => {
+                WheelHolder::NoThread if !state.wanted && !state.stop => {
                     let runtime = state.runtime.clone()?;
                     state.who = WheelHolder::Caller;
                     state.drives += 1;
@@ -231,7 +231,7 @@ impl<R: Clone> Wheel<R> {
     pub(super) fn park(&self) {
         let mut state = lock(&self.state);
         state.parked += 1;
-        if state.who == WheelHolder::Nobody {
+        if state.who == WheelHolder::NoThread {
             state.wanted = true;
             self.needed.notify_one();
         }
@@ -257,7 +257,7 @@ impl<R> WheelState<R> {
     }
 
     fn leave(&mut self) {
-        self.who = WheelHolder::Nobody;
+        self.who = WheelHolder::NoThread;
         self.driver = None;
     }
 }

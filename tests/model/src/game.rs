@@ -505,7 +505,7 @@ pub fn stored(form: &StoredValue) -> Vec<u8> {
 /// For whom a lock is reserved, as a server has it.
 fn whose(whom: &ReservedFor) -> Vec<u8> {
     match whom {
-        ReservedFor::Nobody => Vec::new(),
+        ReservedFor::NoWaiter => Vec::new(),
         ReservedFor::Waiter(waiter) => waiter.text(Mode::Exclusive),
         ReservedFor::Readers(ticket) => format!("s{ticket}").into_bytes(),
     }

@@ -112,7 +112,7 @@ pub(crate) fn report(address: &Address, looked: &Diagnosis, terms: &Terms<'_>) -
                 Some(record) => record.differences(terms.expected, terms.epoch),
                 None => vec![format!(
                     "it is not one of the protocol that this client speaks: `{}`",
-                    foreign::told(text)
+                    foreign::excerpt(text)
                 )],
             };
             report.record = if differences.is_empty() {
@@ -248,7 +248,7 @@ fn quarantine(looked: &Diagnosis, restarted: bool, fails_over: bool) -> Finding 
     let what = match (restarted, fails_over) {
         (false, _) if looked.cause.is_some() => format!(
             "it {}, so it may have lost votes: it is in quarantine for another {left:?}",
-            looked.cause.map(QuarantineCause::told).unwrap_or_default()
+            looked.cause.map(QuarantineCause::text).unwrap_or_default()
         ),
         (true, false) => {
             "it has restarted: it gives no vote for max_ttl from when a client meets it".into()

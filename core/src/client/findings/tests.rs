@@ -63,7 +63,7 @@ fn each_refusal_of_a_vote_has_its_finding() {
         let fault = fault_of(code, Some(detail));
         let named = fault
             .clone()
-            .told_as(format!("the server a:1: {}", fault.text));
+            .with_text(format!("the server a:1: {}", fault.text));
         let found =
             [fault, named].map(|fault| of_stop(&Obstacle::NoVote(fault), &Diagnosis::default()));
         assert_eq!(found[0].id, found[1].id, "{line}");

@@ -40,7 +40,7 @@ impl QuarantineCause {
     }
 
     /// In words, behind "the node".
-    pub(crate) fn told(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             QuarantineCause::New => "came without a record, so it is new or has lost its memory",
             QuarantineCause::Restarted => "has restarted",

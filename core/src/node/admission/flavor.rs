@@ -13,7 +13,7 @@ use UnsupportedServer::{ActiveActive, Clustered, Kvrocks, Proxy, Scriptless, Sen
 pub(crate) enum Flavor {
     /// The server does not tell: the user may not ask, or the answer has no version.
     #[default]
-    Untold,
+    Unknown,
     /// Redis, or a fork that calls itself so, of this version.
     Redis(String),
     /// Valkey of this version.
@@ -32,9 +32,9 @@ impl Flavor {
         // first.
         let version = |field| get(field).filter(|version| !version.is_empty());
         match (version("valkey_version"), version("redis_version")) {
-            (Some(version), _) => Flavor::Valkey(foreign::told(&version)),
-            (None, Some(version)) => Flavor::Redis(foreign::told(&version)),
-            (None, None) => Flavor::Untold,
+            (Some(version), _) => Flavor::Valkey(foreign::excerpt(&version)),
+            (None, Some(version)) => Flavor::Redis(foreign::excerpt(&version)),
+            (None, None) => Flavor::Unknown,
         }
     }
 
@@ -43,7 +43,7 @@ impl Flavor {
         match self {
             Flavor::Redis(_) => Some("redis"),
             Flavor::Valkey(_) => Some("valkey"),
-            Flavor::Untold | Flavor::Unsupported(_) => None,
+            Flavor::Unknown | Flavor::Unsupported(_) => None,
         }
     }
 
@@ -51,7 +51,7 @@ impl Flavor {
     pub(crate) fn version(&self) -> Option<&str> {
         match self {
             Flavor::Redis(version) | Flavor::Valkey(version) => Some(version),
-            Flavor::Untold | Flavor::Unsupported(_) => None,
+            Flavor::Unknown | Flavor::Unsupported(_) => None,
         }
     }
 
@@ -59,7 +59,7 @@ impl Flavor {
     pub(crate) fn unsupported(&self) -> Option<UnsupportedServer> {
         match self {
             Flavor::Unsupported(kind) => Some(*kind),
-            Flavor::Untold | Flavor::Redis(_) | Flavor::Valkey(_) => None,
+            Flavor::Unknown | Flavor::Redis(_) | Flavor::Valkey(_) => None,
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
             );
             assert_eq!(redis.too_old().is_some(), is_old, "{version}");
         }
-        assert_eq!(of("role:master"), Flavor::Untold);
+        assert_eq!(of("role:master"), Flavor::Unknown);
         assert_eq!(of("redis_mode:sentinel").unsupported(), Some(Sentinel));
         for kind in [
             Clustered,

@@ -154,7 +154,7 @@ impl Info {
             in_cluster: get("cluster_enabled").is_some_and(|enabled| enabled == "1"),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
-                foreign::told(&format!(
+                foreign::excerpt(&format!(
                     "{host}:{}",
                     get("master_port").unwrap_or_default()
                 ))
@@ -162,7 +162,7 @@ impl Info {
             memory: memory
                 .filter(|(_, limit)| *limit > 0 && eviction.is_none())
                 .map(|(used, limit)| Memory { used, limit }),
-            eviction: eviction.map(|policy| foreign::told(&policy)),
+            eviction: eviction.map(|policy| foreign::excerpt(&policy)),
             uptime: get("uptime_in_seconds").and_then(|seconds| seconds.parse().ok()),
             untouched: {
                 let never_replica = history.as_deref().is_some_and(zeros);
@@ -230,7 +230,7 @@ impl Info {
                 Err("it is not in cluster mode: write redis:// in place of redis+cluster://".into())
             }
             // The server's own account may be forbidden to the user, so it need not show a version.
-            Flavor::Untold => Ok(self),
+            Flavor::Unknown => Ok(self),
             // The caller refuses the server for its kind.
             Flavor::Unsupported(_) => Ok(self),
         }

@@ -131,7 +131,7 @@ impl Record {
         if self.set_name != expected.set_name {
             found.push(format!(
                 "it belongs to the set `{}`, this client's is `{}`",
-                foreign::told(&self.set_name),
+                foreign::excerpt(&self.set_name),
                 expected.set_name
             ));
         }
@@ -190,7 +190,7 @@ pub(super) fn of_set(
         (_, why) => Err(format!(
             "its record is `{}`, and this client's set has `{PROTOCOL} {} {} {} {} * * {}`: {}; \
              {REMEDY}",
-            foreign::told(text),
+            foreign::excerpt(text),
             expected.set_name,
             epoch.unwrap_or(FIRST),
             expected.nodes,

@@ -41,7 +41,7 @@ impl ServerFacts {
                 _ => "replica",
             }),
             uptime: number("uptime_in_seconds").map(Duration::from_secs),
-            eviction: get("maxmemory_policy").map(foreign::told),
+            eviction: get("maxmemory_policy").map(foreign::excerpt),
             memory_used: number("used_memory"),
             memory_limit: number("maxmemory").filter(|limit| *limit != 0),
         }

@@ -59,16 +59,16 @@ impl MemoryNode {
         }
         let turn = self.turn(request, me, None, found.now, messages);
         match turn {
-            QueueTurn::Anothers | QueueTurn::AfterReaders => {
+            QueueTurn::Other | QueueTurn::AfterReaders => {
                 let length = request.keys.waits.reservation;
                 self.refuse(request, found, Some(whole(length)))
             }
-            QueueTurn::Mine | QueueTurn::Untold => {
+            QueueTurn::Asker | QueueTurn::Unnotified => {
                 self.leave(request, found.now);
-                let crowded = turn == QueueTurn::Mine;
+                let crowded = turn == QueueTurn::Asker;
                 self.grant(request, found, asked, crowded)
             }
-            QueueTurn::Nobodys => self.grant(request, found, asked, false),
+            QueueTurn::Free => self.grant(request, found, asked, false),
         }
     }
 
@@ -217,5 +217,5 @@ pub(super) fn joins(request: &Request) -> bool {
 /// The label of a value, as errors show it.
 fn shown(value: &Value) -> Option<Box<str>> {
     let label = value.label().filter(|label| !label.is_empty())?;
-    Some(foreign::told_bytes(label).into())
+    Some(foreign::excerpt_of_bytes(label).into())
 }

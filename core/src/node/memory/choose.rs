@@ -56,7 +56,7 @@ impl MemoryNode {
             // A free slot belongs to the first waiter in the queue, which need not be the one that
             // asks.
             let turn = self.turn(one, me, None, now, messages);
-            if turn == QueueTurn::Anothers {
+            if turn == QueueTurn::Other {
                 continue;
             }
             if let Some(waiter) = me {
@@ -124,7 +124,7 @@ impl MemoryNode {
                 continue;
             }
             let kept = match votes {
-                true => self.turn(&one, None, None, now, messages) == QueueTurn::Anothers,
+                true => self.turn(&one, None, None, now, messages) == QueueTurn::Other,
                 // A node that may not vote reserves nothing; it keeps the slot from plain commands
                 // while waiters are queued.
                 false if self.is_queued(&one, now) => {

@@ -52,7 +52,7 @@ pub enum StoredValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservedFor {
     /// The lock is reserved for no waiter.
-    Nobody,
+    NoWaiter,
     /// A waiter that wants the lock for itself.
     Waiter(Waiter),
     /// For readers: those that were called have tickets up to this one.
@@ -63,7 +63,7 @@ impl ReservedFor {
     /// Whether the reservation is for this waiter, in this mode.
     fn is(&self, waiter: Option<&Waiter>, mode: Mode) -> bool {
         match self {
-            ReservedFor::Nobody | ReservedFor::Readers(_) => false,
+            ReservedFor::NoWaiter | ReservedFor::Readers(_) => false,
             ReservedFor::Waiter(whose) => mode.is_alone() && Some(whose) == waiter,
         }
     }
@@ -125,7 +125,7 @@ impl StoredValue {
             return None;
         };
         let stands = time <= *until;
-        (stands && *whom != ReservedFor::Nobody).then_some(whom)
+        (stands && *whom != ReservedFor::NoWaiter).then_some(whom)
     }
 
     /// How much longer a reservation stands, in whole milliseconds.

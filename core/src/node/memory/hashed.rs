@@ -156,7 +156,7 @@ impl MemoryNode {
         let lock = self.lock_of(request, now).expect("it was found");
         Reply::Refused {
             left: Some(tick(now).until(lock.end)),
-            holder: Some(foreign::told_bytes(&lock.owner).into()),
+            holder: Some(foreign::excerpt_of_bytes(&lock.owner).into()),
             place: waits.then_some(0),
             subscribers: 1,
             shared: false,

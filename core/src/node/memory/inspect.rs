@@ -6,7 +6,7 @@ use super::counter::mark;
 use super::lookup::KeyLookup;
 use super::{MemoryNode, StoredValue};
 use crate::clock::Instant;
-use crate::node::{LockState, Mode, Reply, Request, SHARERS, Standing, TOLD, Value};
+use crate::node::{LockState, Mode, Reply, Request, SHARERS, SHOWN_BYTES, Standing, Value};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &KeyLookup) -> Reply {
@@ -91,7 +91,7 @@ impl MemoryNode {
 
 /// As much of a value as a node tells.
 fn told(value: &Value) -> Value {
-    match value.0.get(..TOLD) {
+    match value.0.get(..SHOWN_BYTES) {
         Some(begin) => Value(begin.into()),
         None => value.clone(),
     }

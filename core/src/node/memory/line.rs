@@ -77,11 +77,11 @@ impl MemoryNode {
     ) -> QueueTurn {
         let queue = request.keys.aux.queue();
         let Some(mut line) = self.lines.remove(queue).filter(|line| line.lives(now)) else {
-            return QueueTurn::Nobodys;
+            return QueueTurn::Free;
         };
         let turn = loop {
             let Some(first) = line.queue.front() else {
-                break QueueTurn::Nobodys;
+                break QueueTurn::Free;
             };
             let turn = match first.mode {
                 Mode::Shared => self.call_readers(request, me, last, &mut line, now, messages),
@@ -110,7 +110,7 @@ impl MemoryNode {
     ) -> Option<QueueTurn> {
         let first = line.queue.front()?;
         if request.keys.mode.is_alone() && Some(&first.waiter) == me {
-            return Some(QueueTurn::Mine);
+            return Some(QueueTurn::Asker);
         }
         if MemoryNode::time(now) < first.end {
             let alive = self.listeners.of(&first.waiter.inbox) > 0;
@@ -125,7 +125,7 @@ impl MemoryNode {
                     return Some(QueueTurn::AfterReaders);
                 }
             } else if self.listeners.forbidden {
-                return Some(QueueTurn::Untold);
+                return Some(QueueTurn::Unnotified);
             } else {
                 if alive {
                     let call = Hint {
@@ -137,7 +137,7 @@ impl MemoryNode {
                 if alive {
                     let first = line.queue.pop_front()?;
                     self.reserve_for(request, last, ReservedFor::Waiter(first.waiter), now);
-                    return Some(QueueTurn::Anothers);
+                    return Some(QueueTurn::Other);
                 }
             }
         }
@@ -170,7 +170,7 @@ impl MemoryNode {
             } else {
                 let in_time = time < place.end;
                 if in_time && self.listeners.forbidden {
-                    return Some(QueueTurn::Untold);
+                    return Some(QueueTurn::Unnotified);
                 }
                 if !in_time || self.listeners.of(&place.waiter.inbox) == 0 {
                     line.queue.remove(at);
@@ -194,9 +194,9 @@ impl MemoryNode {
         }
         ticket.map(|_| {
             if mine {
-                QueueTurn::Mine
+                QueueTurn::Asker
             } else {
-                QueueTurn::Anothers
+                QueueTurn::Other
             }
         })
     }
@@ -241,7 +241,7 @@ impl MemoryNode {
     pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
         let free = StoredValue::Reserved {
             until: 0,
-            whom: ReservedFor::Nobody,
+            whom: ReservedFor::NoWaiter,
         };
         self.put(request, free, life(now, request.keys.waits.place));
     }

@@ -37,17 +37,17 @@ pub struct QueueEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueTurn {
     /// No waiter is queued.
-    Nobodys,
+    Free,
     /// The asking waiter is next: first in the queue, or among the readers at its head.
-    Mine,
+    Asker,
     /// Another waiter is next, or several readers; the node has reserved the lock and notified
     /// them.
-    Anothers,
+    Other,
     /// A waiter that wants the lock for itself is next, and waits until the last reader has gone.
     AfterReaders,
     /// The node may notify no waiter, so it cannot tell the dead from the living: the queue stays,
     /// and the first waiter that asks is served.
-    Untold,
+    Unnotified,
 }
 
 /// The subscribers of the messages that a node publishes.

@@ -55,7 +55,7 @@ impl MemoryNode {
             self.close_out(request, now);
             return answer;
         }
-        if may_vote && self.turn(request, None, last, now, messages) == QueueTurn::Anothers {
+        if may_vote && self.turn(request, None, last, now, messages) == QueueTurn::Other {
             return answer;
         }
         if last.is_none() {
@@ -65,7 +65,7 @@ impl MemoryNode {
             && found.time <= *until
         {
             // The waiter that the lock was reserved for has gone.
-            (*until, *whom) = (0, ReservedFor::Nobody);
+            (*until, *whom) = (0, ReservedFor::NoWaiter);
         }
         answer
     }

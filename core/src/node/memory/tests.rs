@@ -13,7 +13,7 @@ mod slots;
 
 use super::*;
 use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Waits};
-use crate::node::{Op, Repair, Request, TOLD, Value, Waiter};
+use crate::node::{Op, Repair, Request, SHOWN_BYTES, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
 const ACQUIRE: Op = acquire(0, false, 1);
@@ -164,7 +164,7 @@ fn reserved(number: u64, ms: u64) -> StoredValue {
 /// A crowded lock that is free, and reserved for no waiter.
 const FOR_NOBODY: StoredValue = StoredValue::Reserved {
     until: 0,
-    whom: ReservedFor::Nobody,
+    whom: ReservedFor::NoWaiter,
 };
 
 #[test]

@@ -95,7 +95,7 @@ impl MemoryNode {
                 self.readers.remove(&key[..]);
                 let (until, whom) = match other {
                     Some(StoredValue::Reserved { until, whom }) if time <= until => (until, whom),
-                    _ => (0, ReservedFor::Nobody),
+                    _ => (0, ReservedFor::NoWaiter),
                 };
                 self.put(request, StoredValue::Shared { until, base, whom }, end);
             }

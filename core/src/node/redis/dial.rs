@@ -62,7 +62,7 @@ pub(crate) fn unreachable(error: &io::Error) -> DialError {
 #[cfg(feature = "tls")]
 fn wrong(error: impl ToString) -> DialError {
     let text = error.to_string();
-    let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
+    let text = format!("TLS: {}{}", foreign::excerpt(&text), words::remedy(&text));
     let fault = Fault::new(FaultKind::Misconfigured, text, false);
     DialError::Other(fault.because(Cause::Tls))
 }

@@ -150,7 +150,7 @@ fn refused(parts: [&Resp; 4], shared: bool) -> Option<Reply> {
     };
     Some(Reply::Refused {
         left: u64::try_from(*left).ok().map(Duration::from_millis),
-        holder: (!holder.is_empty()).then(|| foreign::told_bytes(holder).into()),
+        holder: (!holder.is_empty()).then(|| foreign::excerpt_of_bytes(holder).into()),
         place: u32::try_from(*place).ok(),
         subscribers: u32::try_from(*subscribers).ok()?,
         shared,

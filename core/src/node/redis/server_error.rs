@@ -169,7 +169,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         return Fault::new(kind, lacks("evalsha"), true).because(cause);
     }
     let of_lock = is_of_lock(code, detail, kind, scripted);
-    let mut text = foreign::told(format!("{code} {}", without_arguments(detail)).trim_end());
+    let mut text = foreign::excerpt(format!("{code} {}", without_arguments(detail)).trim_end());
     if code == "WRONGTYPE" {
         text =
             "its key holds a value of another type than this lock has: a lock of another layout \

@@ -59,7 +59,7 @@ impl Answer {
     pub(crate) fn with_cause(&self, cause: Option<QuarantineCause>) -> String {
         match (self, cause) {
             (Answer::Quarantined { left }, Some(cause)) => {
-                format!("in quarantine for another {left:?}: it {}", cause.told())
+                format!("in quarantine for another {left:?}: it {}", cause.text())
             }
             _ => self.to_string(),
         }

@@ -158,5 +158,5 @@ fn of_a_value_of_any_length_a_node_tells_the_beginning() {
     let Reply::Seen(seen) = ask(&mut node, Op::Inspect, "b", 1) else {
         panic!("it tells what it has");
     };
-    assert_eq!(seen.value.map(|value| value.0.len()), Some(TOLD));
+    assert_eq!(seen.value.map(|value| value.0.len()), Some(SHOWN_BYTES));
 }

@@ -162,7 +162,7 @@ pub(super) fn tell_quarantine(target: &Target, quarantine: Duration, why: Quaran
         "the node {node} {cause}, so it may have lost votes: it gives none for {time} (a wholly new set need not \
          wait once its servers have run for max_ttl)",
         node = target.address.shown,
-        cause = why.told(),
+        cause = why.text(),
         time = format!("{quarantine:?}"),
     ));
 }

@@ -121,7 +121,7 @@ fn busiest(
     }
     let (name, most) = rates.into_iter().max_by_key(|(_, commands)| *commands)?;
     let rate = most as f64 / between.as_secs_f64().max(0.001);
-    Some((foreign::told(name), rate as u64))
+    Some((foreign::excerpt(name), rate as u64))
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ pub(super) fn unsupported(kind: UnsupportedServer) -> Fault {
 pub(super) fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
     let text = of_server(address, endpoint, &fault.text);
     if address.fails_over() {
-        fault.told_as(text)
+        fault.with_text(text)
     } else {
         fault
     }
@@ -219,7 +219,7 @@ pub(crate) fn of_server(address: &Address, endpoint: &Endpoint, text: &str) -> S
 /// there before is only restarting.
 pub(super) fn fault_of(undialled: DialError, address: &Address, how: &ConnectHints) -> Fault {
     match (undialled, address.origin) {
-        (DialError::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
+        (DialError::Refused(_), Origin::Default(variable)) if !how.reached => refused(format!(
             "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \
              valkey/valkey`), or name the nodes, as an option of the client or in {variable}"
         )),

@@ -165,7 +165,7 @@ pub(super) fn unanswered(fault: Fault) -> Fault {
     if fault.cause != Cause::Closed {
         return fault;
     }
-    fault.told_as(format!(
+    fault.with_text(format!(
         "{CLOSED} before it answered INFO, as a TLS port does to redis:// (write \
          rediss://), and a proxy that does not know INFO (twemproxy)"
     ))

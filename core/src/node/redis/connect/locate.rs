@@ -176,7 +176,7 @@ pub(crate) async fn say(
     let said = within(&gate.clock, most, work).await;
     let (wire, replies) = said.map_err(|fault| {
         let text = format!("the sentinel {shown} is not reached: {}", fault.text);
-        fault.told_as(text)
+        fault.with_text(text)
     })?;
     let mut last = Resp::Nil;
     for reply in replies {

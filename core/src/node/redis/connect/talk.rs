@@ -129,7 +129,7 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
         .and_then(|e| e.downcast_ref::<rustls::Error>())
     {
         let text = refused.to_string();
-        let text = format!("TLS: {}{}", foreign::told(&text), words::remedy(&text));
+        let text = format!("TLS: {}{}", foreign::excerpt(&text), words::remedy(&text));
         return Fault::new(FaultKind::Misconfigured, text, true).because(Cause::Tls);
     }
     let (cause, text) = match error.kind() {

@@ -291,7 +291,7 @@ impl Inner {
         let reserved = reserved.and_then(|(form, _)| form.reserved(MemoryNode::time(seen.local)));
         let let_in = matches!(request.op, Op::Acquire { let_in: true, .. });
         let another = match (reserved, request.keys.mode) {
-            (None, _) | (Some(ReservedFor::Nobody), _) => false,
+            (None, _) | (Some(ReservedFor::NoWaiter), _) => false,
             (Some(ReservedFor::Waiter(_)), Mode::Shared) if let_in => false,
             (Some(ReservedFor::Waiter(waiter)), mode) if mode.is_alone() => {
                 Some(waiter) != request.waiter.as_ref()

@@ -24,7 +24,7 @@ pub(super) fn of_server(server: &Endpoint, fault: Fault) -> Fault {
         shown(server),
         fault.text
     );
-    fault.told_as(text)
+    fault.with_text(text)
 }
 
 /// The fault of a server that was not reached where the cluster says that it is.
@@ -33,7 +33,7 @@ pub(crate) fn announced(server: &Endpoint, fault: Fault) -> Fault {
         return fault;
     }
     let text = format!("{} {}", fault.text, not_there(server));
-    fault.told_as(text)
+    fault.with_text(text)
 }
 
 /// Where a server was looked for in vain.

@@ -9,23 +9,27 @@ from model import put
 
 def tick(w, s, guard):
     """Time goes on. A node's clock gains nothing on a client's stretched time, and none goes back."""
-    clock, now = w.function(f"clock+{id(s)}", "N:R"), w.function(f"now+{id(s)}", "T:R")
+    clock, now = w.function(w.another("clock"), "N:R"), w.function(w.another("now"), "T:R")
     guard("forward", w.every("N", lambda n: clock(n) >= s.clock(n)))
-    guard("clients_forward", w.every("T", lambda t: now(t) >= s.now(t)))
     guard("rates_within_drift", w.every("NT", lambda n, t: clock(n) - s.clock(n) <= now(t) - s.now(t)))
     return s.but(clock=lambda n: clock(n), now=lambda t: now(t))
 
 
 def step(w, s, guard, n, to):
-    """The clock of a node steps."""
-    guard("not_of_a_steady_node", z3.Not(w.steady(n)))
-    return s.but(clock=put(s.clock, n, to))
+    """The clock of a node steps: that of a steady one back alone, and not between the plain commands of one request."""
+    back = to <= s.clock(n)
+    guard("not_of_a_steady_node", z3.Or(z3.Not(w.steady(n)), back))
+    within = lambda m: z3.And(w.node(m) == n, s.placed(m), z3.Not(s.handled(m)))
+    guard("not_within_plain_commands", z3.Or(z3.Not(w.steady(n)), w.every("M", lambda m: z3.Not(within(m)))))
+    # The moment at which a vote ends is told by the clock as it is now.
+    by = z3.If(back, to - s.clock(n), 0)
+    return s.but(clock=put(s.clock, n, to), vote_end=lambda m: z3.If(w.node(m) == n, s.vote_end(m) + by, s.vote_end(m)))
 
 
 def forget(w, s, guard, n, restarts, other, to):
     """A node loses its memory: its keys are deleted, or its server restarts, with nothing or with what it had stored at some
     time before; or another server comes in its place, with a clock of its own."""
-    old = {part: w.function(f"{part}.old+{id(s)}", shape) for part, shape in {
+    old = {part: w.function(w.another(f"old_{part}"), shape) for part, shape in {
         "has": "T:B", "reads": "T:B", "end": "T:R", "keeps": ":B", "keep_end": ":R", "record": ":I", "record_run": ":I",
         "quarantine": ":R", "counter": ":I", "base": ":I", "readers": ":B", "run": ":I"}.items()}
     guard("not_of_a_lasting_node", z3.Not(w.lasting(n)))
@@ -43,7 +47,7 @@ def forget(w, s, guard, n, restarts, other, to):
     counted = w.counting(n)
     new = s.but(
         run=put(s.run, n, z3.If(restarts, old["run"](), s.run(n))), losses=put(s.losses, n, s.losses(n) + 1),
-        server=put(s.server, n, z3.If(other, s.server(n) + 1, s.server(n))), clock=put(s.clock, n, s.clock(n) + gone_by),
+        clock=put(s.clock, n, s.clock(n) + gone_by),
         # The moment at which a vote ends is told by the clock that now counts.
         vote_end=lambda m: z3.If(w.node(m) == n, s.vote_end(m) + gone_by, s.vote_end(m)),
         stored=put(s.stored, n, z3.And(s.stored(n), z3.Not(restarts))),

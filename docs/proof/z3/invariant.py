@@ -87,6 +87,7 @@ def admitted_by_a_record(w, s, m):
     return implies(s.admitted(m), z3.And(
         w.run_seen(m) <= s.run(n),
         implies(w.guarded(n), z3.And(w.record_seen(m) <= s.losses(n), w.record_seen(m) >= 0)),
+        implies(w.guarded(n), w.record_seen(m) == s.losses(n), s.record(n) == s.losses(n)),
         implies(w.guarded(n), w.run_seen(m) == s.run(n), w.record_seen(m) == s.record(n), s.record(n) == s.losses(n))))
 
 
@@ -140,16 +141,29 @@ def a_native_key_stands_until_its_end(w, s, m):
     return implies(s.placed(m), z3.And(
         s.placed_at(m) <= s.losses(n), z3.Implies(w.lasting(n), s.placed_at(m) == s.losses(n)), z3.Implies(w.guarded(n), w.record_seen(m) <= s.placed_at(m)),
         implies(s.placed_at(m) == s.losses(n), s.stored(n)),
-        implies(s.placed_at(m) == s.losses(n), z3.Not(s.dead(t)), w.steady(n), s.clock(n) <= w.key_end(m), there)))
+        implies(s.placed_at(m) == s.losses(n), z3.Not(s.handled(m)), z3.Not(s.dead(t)), w.steady(n), s.clock(n) <= w.key_end(m), there)))
 
 
-@part("M")
-def what_passes_a_quarantine_ends_with_its_vote(w, s, m):
-    """R11."""
-    c, n = w.counted(m), w.node(m)
-    return implies(s.sent(m), w.is_kind(m, COUNTED), z3.And(
-        s.granted(c), w.kind(c) != KEEP, w.tok(c) == w.tok(m), w.node(c) == n, w.run_seen(m) <= s.run(n),
-        implies(w.run_seen(m) == s.run(n), w.steady(n), w.not_after(m) <= s.vote_end(c))))
+def passes(w, s, m):
+    """The request passes a quarantine, if it comes now."""
+    n = w.node(m)
+    return z3.And(s.sent(m), w.is_kind(m, COUNTED), w.run_seen(m) == s.run(n), z3.Implies(w.guarded(n), w.record_seen(m) == s.record(n)))
+
+
+@part("MM")
+def no_vote_of_another_is_lost_beside_a_counted_one(w, s, m, o):
+    """When it was sent its own vote lasted, and so no other did; and what the node has voted for since it has not lost, for it has
+    the same record."""
+    t, u, n = w.tok(m), w.tok(o), w.node(m)
+    return implies(passes(w, s, m), lasts(w, s, o), w.node(o) == n, w.sound(n), t != u, z3.Not(z3.And(s.shared(t), s.shared(u))),
+                   z3.And(s.has(n, u), s.end(n, u) >= s.vote_end(o)))
+
+
+@part("MM")
+def no_keep_is_lost_beside_a_counted_vote(w, s, m, o):
+    n, left = w.node(m), w.kept_until(w.tok(o)) - s.now(w.tok(o))
+    return implies(passes(w, s, m), s.granted(o), w.kind(o) == KEEP, left >= 0, w.node(o) == n, w.sound(n), w.tok(m) != w.tok(o),
+                   z3.And(s.keeps(n), s.keep_end(n) - s.clock(n) >= left))
 
 
 @part("T")

@@ -26,8 +26,8 @@ RIGID = {
     "steady": "N:B", "guarded": "N:B", "lasting": "N:B", "counting": "N:B",
     # A request: which, for which token, to which node, how it was admitted (the run and the record that its client has seen).
     "kind": "M:I", "tok": "M:T", "node": "M:N", "run_seen": "M:I", "record_seen": "M:I",
-    # From when the client counts, for how long it does, the ttl that is asked for, the `not_after`, the end of a native key.
-    "asked": "M:R", "counts": "M:R", "ttl": "M:R", "not_after": "M:R", "key_end": "M:R",
+    # From when the client counts, for how long it does, the ttl that is asked for, the end of a native key.
+    "asked": "M:R", "counts": "M:R", "ttl": "M:R", "key_end": "M:R",
     # The vote that a request lengthens; the token that is adopted; the fence that the answer tells (the last of its block).
     "counted": "M:M", "former": "M:T", "mark": "M:I",
     # A token: the block of fences, the fence that it wins with, and by which quorum and requests; until when it is kept, and by which.
@@ -38,8 +38,8 @@ RIGID = {
 
 # What changes.
 STATE = {
-    # A node: its clock, the run of its server and when that began, which server it is, how often it has lost its memory.
-    "clock": "N:R", "run": "N:I", "began": "N:R", "server": "N:I", "losses": "N:I",
+    # A node: its clock, the run of its server and when that began, how often it has lost its memory.
+    "clock": "N:R", "run": "N:I", "began": "N:R", "losses": "N:I",
     # Its record: after how many losses it was written (-1: none), and the run that it names. The end of the quarantine. Whether
     # this run has stored anything.
     "record": "N:I", "record_run": "N:I", "quarantine": "N:R", "stored": "N:B",
@@ -50,8 +50,8 @@ STATE = {
     # A token: its client's clock, whether it is dead, shared, exported, won, and as which in order; how often its lease was passed on.
     "now": "T:R", "dead": "T:B", "shared": "T:B", "exported": "T:B", "won": "T:B", "nth": "T:I", "passed": "T:I",
     # A request: its client has been admitted for it, it was sent, handled, what it brought is a vote (or a keep), and that vote's
-    # end by the node's clock and server. A native key was stored, after how many losses.
-    "admitted": "M:B", "sent": "M:B", "handled": "M:B", "granted": "M:B", "vote_end": "M:R", "gave": "M:I",
+    # end by the node's clock. A native key was stored, after how many losses.
+    "admitted": "M:B", "sent": "M:B", "handled": "M:B", "granted": "M:B", "vote_end": "M:R",
     "placed": "M:B", "placed_at": "M:I",
     # When a request was granted, this token had won already.
     "behind": "MT:B",
@@ -84,6 +84,11 @@ class World:
             constant = z3.Const(name, self.sorts[result])
             return lambda: constant
         return z3.Function(name, *(self.sorts[a] for a in args), self.sorts[result])
+
+    def another(self, name):
+        """A name that nothing in this world has yet."""
+        self.names = getattr(self, "names", 0) + 1
+        return f"{name}+{self.names}"
 
     def const(self, name, sort):
         return z3.Const(name, self.sorts[sort])

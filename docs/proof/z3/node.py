@@ -34,12 +34,13 @@ def arrives(w, s, guard, m, kinds):
 def may_vote(w, s, guard, m, in_quarantine=()):
     n = w.node(m)
     guard("record", z3.Implies(w.guarded(n), w.record_seen(m) == s.record(n)))
-    guard("quarantine", z3.Or(z3.Not(quarantined(w, s, n)), w.is_kind(m, in_quarantine)))
+    if CONFIRM not in in_quarantine:
+        guard("quarantine", z3.Or(z3.Not(quarantined(w, s, n)), w.is_kind(m, in_quarantine)))
 
 
 def for_one_alone(w, s, guard, n, t):
+    """Where the lock is free, or the token's own, alone or as a reader."""
     guard("no_other_vote", w.every("T", lambda u: z3.Implies(stands(s, n, u), u == t)))
-    guard("no_reader", w.every("T", lambda u: z3.Implies(stands(s, n, u), z3.Not(s.reads(n, u)))))
     guard("not_kept", z3.Not(kept(s, n)))
 
 
@@ -63,8 +64,7 @@ def store(w, s, guard, n, t, until, reader=False):
 def grant(w, s, m, until):
     """The answer is a vote from then on, if the token lives."""
     n = w.node(m)
-    return cast(s, s.but(handled=put(s.handled, m, TRUE), granted=put(s.granted, m, z3.Not(s.dead(w.tok(m)))), vote_end=put(s.vote_end, m, until),
-                         gave=put(s.gave, m, s.server(n))), m)
+    return cast(s, s.but(handled=put(s.handled, m, TRUE), granted=put(s.granted, m, z3.Not(s.dead(w.tok(m)))), vote_end=put(s.vote_end, m, until)), m)
 
 
 def cast(s, new, m):
@@ -92,10 +92,10 @@ def count_for_a_reader(w, s, guard, m, readers):
 
 def native_acquire(w, s, guard, m):
     """SET NX PXAT and ZADD: whatever record the node has. MGET and TIME come behind them, as a step of their own."""
-    n, t = arrives(w, s, guard, m, (NATIVE,))
+    n, t = w.node(m), w.tok(m)
+    guard("sent", z3.And(w.kind(m) == NATIVE, s.sent(m), z3.Not(s.handled(m))))
     guard("no_key", w.every("T", lambda u: z3.Not(stands(s, n, u))))
     guard("not_kept", z3.Not(kept(s, n)))
-    guard("once", z3.Not(s.placed(m)))
     new = store(w, count(w, s, guard, m), None, n, t, w.key_end(m))
     new = new.but(placed=put(s.placed, m, TRUE), placed_at=put(s.placed_at, m, s.losses(n)))
     return cast(s, new, m)
@@ -123,7 +123,6 @@ def extend(w, s, guard, m):
     """Modes 0 to 2: the own vote is lengthened, or stored where the lock is free."""
     n, t = arrives(w, s, guard, m, (EXTEND, REPAIR))
     may_vote(w, s, guard, m, (REPAIR,))
-    guard("not_after", z3.Implies(w.kind(m) == REPAIR, s.clock(n) <= w.not_after(m)))
     for_one_alone(w, s, guard, n, t)
     until = s.clock(n) + w.ttl(m)
     new = store(w, s, guard, n, t, until)
@@ -133,12 +132,11 @@ def extend(w, s, guard, m):
 
 
 def confirm(w, s, guard, m):
-    """Mode 3: a fence is written back to a vote that stands, and the vote is lengthened."""
+    """Mode 3: a fence is written back to a vote that stands, and the vote is lengthened, in quarantine too."""
     n, t = arrives(w, s, guard, m, (CONFIRM, SHARE_CONFIRM))
     reader = w.kind(m) == SHARE_CONFIRM
     may_vote(w, s, guard, m, (CONFIRM, SHARE_CONFIRM))
     guard("own_vote_stands", z3.And(stands(s, n, t), s.reads(n, t) == reader))
-    guard("not_after", s.clock(n) <= w.not_after(m))
     until = s.clock(n) + w.ttl(m)
     new = s.but(end=put(s.end, (n, t), largest(until, s.end(n, t))), stored=put(s.stored, n, TRUE))
     guard("fence_beyond_what_is_counted", w.below(m) >= z3.If(z3.And(reader, s.readers(n)), s.base(n), s.counter(n)))
@@ -150,7 +148,6 @@ def confirm(w, s, guard, m):
 def share(w, s, guard, m):
     n, t = arrives(w, s, guard, m, (SHARE,))
     may_vote(w, s, guard, m)
-    guard("not_alone_itself", z3.Implies(stands(s, n, t), s.reads(n, t)))
     for_a_reader(w, s, guard, n, t)
     until = s.clock(n) + w.ttl(m)
     return grant(w, count_for_a_reader(w, store(w, s, guard, n, t, until, True), guard, m, s.readers(n)), m, until)
@@ -159,7 +156,6 @@ def share(w, s, guard, m):
 def share_extend(w, s, guard, m):
     n, t = arrives(w, s, guard, m, (SHARE_EXTEND, SHARE_REPAIR))
     may_vote(w, s, guard, m, (SHARE_REPAIR,))
-    guard("not_after", z3.Implies(w.kind(m) == SHARE_REPAIR, s.clock(n) <= w.not_after(m)))
     for_a_reader(w, s, guard, n, t)
     until = s.clock(n) + w.ttl(m)
     raised = guard.value("never_lowered", largest(w.mark(m), s.counter(n)), w.mark(m))
@@ -182,10 +178,10 @@ def adopt(w, s, guard, m):
 
 
 def release(w, s, guard, m):
-    """However late: the vote of a dead token goes."""
-    n, t = arrives(w, s, guard, m, (RELEASE,))
-    own = z3.BoolVal(True)
-    return s.but(has=lambda k, u: z3.If(z3.And(k == n, guard.value("own_vote_alone", u == t, own)), FALSE, s.has(k, u)),
+    """However late, however often, over whichever connection: the vote of a dead token goes."""
+    n, t = w.node(m), w.tok(m)
+    guard("sent", z3.And(w.kind(m) == RELEASE, s.sent(m)))
+    return s.but(has=lambda k, u: z3.If(z3.And(k == n, guard.value("own_vote_alone", u == t, TRUE)), FALSE, s.has(k, u)),
                  handled=put(s.handled, m, TRUE))
 
 
@@ -218,7 +214,7 @@ def init(w, s, guard, n, seen, lasts):
     """A record of the present run is written, with a quarantine from now on, however late the request comes."""
     guard("connection_to_this_run", seen == s.run(n))
     guard("as_long_as_any_vote", lasts >= w.max_ttl)
-    guard("as_long_as_any_keep", lasts >= w.longest)
+    guard("as_long_as_any_keep", z3.Implies(lasts >= w.max_ttl, lasts >= w.longest))
     quarantine = guard.value("quarantine", largest(s.clock(n) + lasts, s.quarantine(n)), s.quarantine(n))
     return s.but(record=put(s.record, n, s.losses(n)), record_run=put(s.record_run, n, seen), quarantine=put(s.quarantine, n, quarantine))
 

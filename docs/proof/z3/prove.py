@@ -5,6 +5,8 @@ hypotheses are spelt out for the terms that the lemma speaks of and those that f
 is left, and Z3 decides each lemma; a lemma that is proven from fewer hypotheses is proven.
 """
 
+import functools
+
 import z3
 
 from actions import ACTIONS
@@ -38,15 +40,21 @@ def base(w):
 
 
 def initial(w, s):
-    """No request was sent, no vote was given, and no node has a record."""
+    """No request was sent, and no vote was given; a node has no record, or one of its present run."""
     no = z3.Not
     return z3.And(
         w.every("M", lambda m: z3.And(no(s.admitted(m)), no(s.sent(m)), no(s.handled(m)), no(s.granted(m)), no(s.placed(m)))),
         w.every("T", lambda t: z3.And(no(s.dead(t)), no(s.shared(t)), no(s.exported(t)), no(s.won(t)))),
         w.every("MT", lambda m, t: no(s.behind(m, t))), s.wins() == 0,
-        w.every("N", lambda n: z3.And(s.record(n) == -1, s.record_run(n) == -1, s.run(n) >= 0, s.losses(n) == 0, no(s.keeps(n)), no(s.stored(n)),
+        w.every("N", lambda n: z3.And(s.run(n) >= 0, s.losses(n) == 0, s.record_run(n) == z3.If(s.record(n) == 0, s.run(n), -1),
+                                      z3.Or(s.record(n) == -1, s.record(n) == 0), no(s.keeps(n)), no(s.stored(n)),
                                       no(s.readers(n)), s.began(n) <= s.clock(n))),
         w.every("NT", lambda n, t: z3.And(no(s.has(n, t)), no(s.reads(n, t)))))
+
+
+@functools.cache
+def lemmas(action, of_wins):
+    return Lemmas(action, of_wins)
 
 
 class Lemmas:
@@ -83,13 +91,21 @@ class Lemmas:
             self.after = s
         self.solver = z3.Solver()
         self.solver.set("timeout", SECONDS * 1000)
+        self.parts = {name: z3.Bool(f"part:{name}") for name in (INVARIANT if of_wins else self.names)}
         if action:
-            self.solver.add(base(w) + holds(w, s, self.names if not of_wins else INVARIANT) + self.guards.conditions)
+            self.solver.add(base(w) + self.guards.conditions)
+            self.solver.add([z3.Implies(switch, holds(w, s, [name])[0]) for name, switch in self.parts.items()])
         else:
             self.solver.add(base(w) + [initial(w, s)])
 
-    def refuted(self, name, dropped=()):
-        """`unsat`: the step keeps this part. `sat`: it does not. The step itself may be taken without some of its guards."""
+    def on(self, dropped=(), without=()):
+        return self.guards.on(dropped) + [switch for name, switch in self.parts.items() if name not in without]
+
+    def can_be_taken(self):
+        return self.solver.check(*self.on())
+
+    def refuted(self, name, dropped=(), without=()):
+        """`unsat`: the step keeps this part. `sat`: it does not. Some guards of the step, or parts of the invariant, may be left out."""
         sorts, formula = INVARIANT[name]
         seen = {s: iter(terms) for s, terms in self.about.items()}
         about = [next(seen[s]) for s in sorts]
@@ -98,13 +114,13 @@ class Lemmas:
             return z3.unsat   # The step changes nothing that this part speaks of.
         self.solver.push()
         self.solver.add(wrong)
-        answer = self.solver.check(*self.guards.on(dropped))
+        answer = self.solver.check(*self.on(dropped, without))
         self.solver.pop()
         return answer
 
 
-def promised(name):
-    """Whether the invariant alone gives this promise."""
+def promised(name, without=()):
+    """`unsat`: the invariant alone gives this promise."""
     sorts, formula = PROMISES[name]
     w = World()
     about = [w.const(f"{s}{i}", s) for i, s in enumerate(sorts)]
@@ -124,5 +140,5 @@ def promised(name):
     s = State.fresh(w, "s")
     solver = z3.Solver()
     solver.set("timeout", SECONDS * 1000)
-    solver.add(base(w) + holds(w, s) + [z3.Not(formula(w, s, *about))])
+    solver.add(base(w) + holds(w, s, [part for part in INVARIANT if part not in without]) + [z3.Not(formula(w, s, *about))])
     return solver.check()

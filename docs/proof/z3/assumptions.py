@@ -5,8 +5,6 @@ The same list of steps with the assumption must have no such run: so it is the a
 
 from dataclasses import dataclass, field
 
-import z3
-
 from model import ACQUIRE, ADOPT, CONFIRM, EXTEND, KEEP, NATIVE, RELEASE, REPAIR, SHARE
 from runs import Run
 

@@ -2,7 +2,7 @@
 
 import z3
 
-from model import ACQUIRE, ADOPT, CONFIRM, EXTEND, KEEP, NATIVE, RELEASE, REPAIR, SHARE, SHARED, SHARE_CONFIRM, SHARE_EXTEND, SHARE_REPAIR, put
+from model import ACQUIRE, ADOPT, CONFIRM, EXTEND, KEEP, NATIVE, RELEASE, REPAIR, SHARE, SHARE_CONFIRM, SHARE_EXTEND, SHARE_REPAIR, put
 
 TRUE, FALSE = z3.BoolVal(True), z3.BoolVal(False)
 
@@ -102,7 +102,7 @@ def native_acquire(w, s, guard, m):
 
 
 def trailer(w, s, guard, m):
-    n, t = arrives(w, s, guard, m, (NATIVE,))
+    n, _ = arrives(w, s, guard, m, (NATIVE,))
     guard("key_was_stored", s.placed(m))
     may_vote(w, s, guard, m)
     guard("time_is_left", s.clock(n) <= w.key_end(m))

@@ -103,7 +103,7 @@ class Run:
 
     def kept_in_vain(self):
         """A quorum keeps the lock for A, and B is won meanwhile."""
-        w, s, (a, b) = self.w, self.states[-1], self.t[:2]
+        w, s, a = self.w, self.states[-1], self.t[0]
         keeps = lambda n: z3.Or([z3.And(s.granted(m), w.kind(m) == KEEP, w.tok(m) == a, w.node(m) == n) for m in self.m])
         quorum = z3.Or([z3.And([z3.Implies(w.member(q, n), keeps(n)) for n in self.n]) for q in self.q])
         return z3.And(quorum, s.now(a) <= w.kept_until(a), self.is_valid(1))
@@ -122,7 +122,8 @@ class Run:
                 round_figures += [z3.And(z3.IsInt(new), new >= old + 1) for old, new in clocks]
             elif name in ("Step", "NodeInit"):
                 figure = after.quarantine(given[0]) if name == "NodeInit" else after.clock(given[0])
-                round_figures += [z3.IsInt(figure), figure >= before.clock(given[0]) + 1]
+                start = before.clock(given[0])
+                round_figures += [z3.IsInt(figure), figure >= start + 1, figure <= start + 2 * TTL]
             elif name in ("ClientAsk", "ClientAdopt", "ClientRenew"):
                 from_now.append(self.w.asked(given[0]) == before.now(self.w.tok(given[0])))
         for wished in (round_figures + from_now, round_figures, []):

@@ -2,7 +2,7 @@
 
 import z3
 
-from model import KEEP, KINDS, NATIVE, RELEASE
+from model import KEEP, KINDS, NATIVE
 
 NAMES = "ABCD"
 

@@ -63,7 +63,6 @@ def store(w, s, guard, n, t, until, reader=False):
 
 def grant(w, s, m, until):
     """The answer is a vote from then on, if the token lives."""
-    n = w.node(m)
     return cast(s, s.but(handled=put(s.handled, m, TRUE), granted=put(s.granted, m, z3.Not(s.dead(w.tok(m)))), vote_end=put(s.vote_end, m, until)), m)
 
 

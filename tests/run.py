@@ -39,6 +39,8 @@ REASON_LINES = 2
 TELLING_LINES = 40
 # Of those, so many once more behind the last tier.
 TOTAL_LINES = 12
+# So many of the steps that took longest are named at the end.
+SLOWEST = 40
 # A step that has printed nothing for so many seconds hangs, if it has used less than a tenth of a processor for the first of
 # them, or whatever it has used for the second.
 IDLE, MUTE = 300, 2400
@@ -400,12 +402,13 @@ def run(step):
     with open(path, errors="replace") as log:
         text = log.read()
     passed, failed, why = verdict(step, status, text)
-    show(step.name, passed, failed, time.monotonic() - begun, why)
+    seconds = time.monotonic() - begun
+    show(step.name, passed, failed, seconds, why)
     told = telling(text) if failed else []
     if failed:
         print("    " + "\n    ".join(told), flush=True)
         print(f"    all of it: {os.path.relpath(path, ROOT)}", flush=True)
-    return passed, failed, told[:TELLING_LINES]
+    return passed, failed, told[:TELLING_LINES], seconds
 
 
 def telling(text):
@@ -527,24 +530,25 @@ def main():
     if asked.tier and not asked.steps and os.path.exists(os.path.join(LOGS, f"{asked.tier}.json")):
         os.remove(os.path.join(LOGS, f"{asked.tier}.json"))
     results = [run(step) for step in chosen]
-    counts = [(passed, failed) for passed, failed, _ in results] + [search([step.name for step in chosen])]
+    counts = [result[:2] for result in results] + [search([step.name for step in chosen])]
     # Once more, for whoever is shown only the end of a long output.
-    for step, (_, failed, told) in zip(chosen, results):
+    for step, (_, failed, told, _) in zip(chosen, results):
         if failed:
             print(f"failed: {step.name}", *told, sep="\n    ")
     passed, failed = map(sum, zip(*counts))
     if asked.tier and not asked.steps:
         with open(os.path.join(LOGS, f"{asked.tier}.json"), "w") as file:
-            why = {step.name: told for step, (_, failed, told) in zip(chosen, results) if failed}
-            json.dump({"passed": passed, "failed": failed, "why": why}, file)
+            why = {step.name: told for step, (_, failed, told, _) in zip(chosen, results) if failed}
+            seconds = {step.name: round(result[3]) for step, result in zip(chosen, results)}
+            json.dump({"passed": passed, "failed": failed, "why": why, "seconds": seconds}, file)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 
 def total():
-    """Adds up what each tier has counted, and says once more what failed: the end of a long output is what is kept of it. A
-    tier that has not ended has failed."""
-    passed, failed, why = 0, 0, {}
+    """Adds up what each tier has counted, and says once more what failed and what took long: the end of a long output is what
+    is kept of it. A tier that has not ended has failed."""
+    passed, failed, why, seconds = 0, 0, {}, {}
     for tier in TIERS:
         try:
             with open(os.path.join(LOGS, f"{tier}.json")) as file:
@@ -552,8 +556,11 @@ def total():
         except FileNotFoundError:
             count = {"passed": 0, "failed": 1}
         why |= count.get("why", {})
+        seconds |= count.get("seconds", {})
         print(f"{tier}: {count['passed']} passed, {count['failed']} failed")
         passed, failed = passed + count["passed"], failed + count["failed"]
+    slowest = sorted(seconds, key=seconds.get, reverse=True)[:SLOWEST]
+    print(f"seconds: {sum(seconds.values())} in all;", ", ".join(f"{step} {seconds[step]}" for step in slowest))
     for step, told in why.items():
         print(f"failed: {step}", *told[:TOTAL_LINES], sep="\n    ")
     print(f"{passed} passed, {failed} failed")

@@ -108,7 +108,7 @@ CHECK = [
     Step("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
     Step("unit", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins"], floor=340),
     # A dependency that is compiled twice, with other features, doubles what a build takes.
-    Step("features", [sys.executable, "tests/features.py"], floor=3),
+    Step("features", [sys.executable, "tests/features.py"], floor=5),
     scenarios("rust"),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
     # What is made from core/options.toml is as that says.

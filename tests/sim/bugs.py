@@ -32,13 +32,18 @@ def names():
     return sorted(path.stem for path in BUGS.glob("*.bug"))
 
 
-def places(name):
+def places(name, folder=BUGS):
     """The places of a bug: each its file, what is around it with the place marked, what stands there, and whether that is so without the bug, too."""
-    text = (BUGS / f"{name}.bug").read_text(encoding="utf-8")
+    text = (folder / f"{name}.bug").read_text(encoding="utf-8")
     for part in re.split(r"^--- ", text, flags=re.MULTILINE)[1:]:
         path, rest = part.split("\n", 1)
         around, always, instead = re.split(r"\n\+\+\+( in the copy)?\n", rest, maxsplit=1)
         yield path, around, instead.rstrip("\n"), bool(always)
+
+
+def cut(around):
+    """What is before a place that is marked, the place, and what is behind it."""
+    return re.split(f"[{BEGIN}{END}]", around)
 
 
 def files():
@@ -47,7 +52,7 @@ def files():
     for name in names():
         for path, around, instead, always in places(name):
             text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
-            before, place, after = re.split(f"[{BEGIN}{END}]", around)
+            before, place, after = cut(around)
             times = text.count(before + place + after)
             if times != 1:
                 wrong.append(f"{name}: its place is there {times} times in {path}")
@@ -114,22 +119,25 @@ def write(path, data):
         path.write_bytes(data)
 
 
+def mirror(tree, changed):
+    """Makes a copy of the project. `changed`: the files that are others there, or are there besides, by their paths."""
+    paths = {*sources(), *changed}
+    for path in paths:
+        write(tree / path, changed[path] if path in changed else (ROOT / path).read_bytes())
+    # What is there no more, but for what was made in the copy.
+    for path in tree.rglob("*.rs"):
+        if str(path.relative_to(tree)) not in paths:
+            path.unlink()
+
+
 def copy():
     """Makes the copy. What is wrong with bugs is told, and ends the program."""
     bugs, wrong = files()
     if wrong:
         print(*(f"FAIL {one}" for one in wrong), f"{len(names()) - len(wrong)} passed, {len(wrong)} failed", sep="\n")
         sys.exit(1)
-    paths = sources()
-    for path in paths:
-        data = (ROOT / path).read_bytes()
-        write(TREE / path, in_copy(path, data.decode("utf-8"), bugs).encode("utf-8") if path in bugs or path == "core/src/lib.rs" else data)
-    write(TREE / "core/src/mutants.rs", CHOSEN.read_bytes())
-    # What is there no more, but for what was made in the copy.
-    known = {*paths, "core/src/mutants.rs"}
-    for path in TREE.rglob("*.rs"):
-        if str(path.relative_to(TREE)) not in known:
-            path.unlink()
+    changed = {path: in_copy(path, (ROOT / path).read_text(encoding="utf-8"), bugs).encode("utf-8") for path in {*bugs, "core/src/lib.rs"}}
+    mirror(TREE, changed | {"core/src/mutants.rs": CHOSEN.read_bytes()})
     return TREE
 
 
@@ -138,7 +146,7 @@ def main():
         for name in sys.argv[1:]:
             for path, around, *_ in places(name):
                 text = (ROOT / path).read_text(encoding="utf-8")
-                before, place, after = re.split(f"[{BEGIN}{END}]", around)
+                before, place, after = cut(around)
                 print(f"{path}:{text[:text.index(before + place + after) + len(before)].count(chr(10)) + 1} {name}")
         return 0
     copy()

@@ -24,8 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = ROOT / "target" / "miri"
 TOOLCHAIN = "nightly-2026-07-15"
 # Parts of the names of tests. Each must have some.
-TESTS = ["protocol::quorum::", "protocol::fence::"]
-LONG = []
+TESTS = ["protocol::claim::", "protocol::fence::", "protocol::order::", "protocol::quorum::", "protocol::retry::", "redis::resp::", "binding::mailbox::"]
+LONG = ["a_long_reply_is_looked_through_once", "a_reply_that_is_too_long_is_told_by_what_it_is"]
 # Programs that are wrong, and what Miri says of them.
 SEEN = {
     "beyond-the-end": ("fn main() { let some = [1u8, 2]; let at = some.as_ptr(); std::process::exit(unsafe { *at.add(some.len()) } as i32) }",

@@ -106,6 +106,22 @@ fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
 }
 
 #[test]
+fn what_a_node_shows_anew_is_a_change_and_the_same_again_is_none() {
+    let survey = survey(&expected(3));
+    for (stored, changes, ours) in [
+        ("", 1, false),
+        ("", 1, false),
+        ("1 s 1 3 60000 n r on", 2, true),
+        ("1 s 1 3 60000 n r on", 2, true),
+        ("", 3, false),
+    ] {
+        survey.look(0, &look(stored), "a");
+        assert_eq!((survey.changes(), survey.is_ours(0)), (changes, ours));
+        assert!(!survey.is_ours(1));
+    }
+}
+
+#[test]
 fn nothing_is_written_before_all_nodes_have_answered() {
     let survey = survey(&expected(3));
     survey.absent(2);

@@ -65,6 +65,9 @@ fn found(expected: &Expectation, newness: [Newness; 3]) -> [Duration; 3] {
         assert_eq!(survey.look(node, &looks[node], "x"), Admission::Admit);
         assert!(survey.is_ours(node));
     }
+    let new = expected.declares && !newness.contains(&Newness::Used);
+    let young = new && newness.contains(&Newness::Young(LEFT));
+    assert_eq!(survey.is_young(), young);
     [quarantines[1], quarantines[2], quarantines[0]]
 }
 

@@ -182,7 +182,7 @@ GATE = [
     # Of what threads share: every order of their steps, and bugs that are seen in some.
     Step("loom", [sys.executable, "tests/loom.py"], floor=12),
     # Undefined behaviour in what decides, parses and hands over, looked for by Miri.
-    Step("miri", [sys.executable, "tests/miri.py"], floor=60),
+    Step("miri", [sys.executable, "tests/miri.py"], floor=50),
     Step("mutation-tools", [sys.executable, "tests/test_mutation.py"], floor=6),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"]),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250),

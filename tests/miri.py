@@ -9,7 +9,7 @@ programs that are wrong. Ends with `N passed, M failed`.
 
 What is not in the list, and why. Tests that open sockets, start a thread of ours (`pthread_sigmask`) or ask for the number of the process,
 which stands in a page that a fork wipes (`madvise`), call what Miri does not know; so do those of `runtime::callers` and most of
-`binding`. The wheel has no tests but its models, which run in loom alone. Those in `LONG` would take Miri many minutes: they read replies of megabytes.
+`binding`. The wheel has no tests but its models, which run in loom alone. Those in `LONG` would take Miri minutes: they read replies of more than 64 KiB.
 """
 
 import os

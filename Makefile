@@ -107,7 +107,7 @@ test: ## before a change is proposed, 13 min after `make build`: every language'
 	$(VENV)/bin/python tests/run.py --tier test
 
 gate: ## the rest of what CI runs, 35 min: seeded bugs, bytes, clusters, model, fuzz, other servers, faults, failovers, packages
-	tests/setup.sh test
+	tests/setup.sh gate
 	$(MAKE) build tests/node/node_modules/.package-lock.json tests/node/runtimes/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier gate
 

@@ -7,8 +7,8 @@ EXTENDS Naturals, Sequences, FiniteSets
 CONSTANTS
     Clients, None,
     Polls,      \* a waiter asks again by its timer
-    Lossy,      \* messages and answers are lost
-    MaxGone     \* how many clients end while they wait or hold
+    Lossy,      \* messages and answers are lost, or come too late
+    MaxGone     \* how many clients give up or end while they wait or hold
 
 VARIABLES
     form,   \* under the lock's key: none, quiet, held (=), reserved (@), open (@ or = that is over, and the key is there)
@@ -23,7 +23,7 @@ Init ==
     /\ client = [c \in Clients |-> "idle"]
     /\ called = {}
 
-Live(c) == client[c] # "gone"
+Live(c) == client[c] # "gone"                                   \* guard: the dead are passed over
 InQueue(c) == \E i \in 1..Len(queue) : queue[i] = c
 Without(q, c) == SelectSeq(q, LAMBDA x : x # c)
 RECURSIVE Alive(_)
@@ -34,7 +34,7 @@ FreeNow == form \in {"none", "open"}
 
 (* The first live waiter is called, and has the lock reserved; if there is none the key goes. *)
 Serve(q) ==
-    LET line == Alive(q) IN                                     \* guard: the dead are not called
+    LET line == Alive(q) IN
     IF line = <<>>
     THEN form' = "none" /\ who' = None /\ queue' = line /\ called' = called
     ELSE form' = "reserved" /\ who' = Head(line) /\ queue' = Tail(line) /\ called' = called \cup {Head(line)}
@@ -97,23 +97,25 @@ ClientDone(c) ==
     /\ client' = [client EXCEPT ![c] = "owing"]
     /\ UNCHANGED <<form, who, queue, called>>
 
+(* A client that gives up does not come again here. *)
+Ended == Cardinality({x \in Clients : client[x] \in {"gone", "leaving"}})
 ClientLeave(c) ==
     /\ client[c] \in {"queued", "asking"}
-    /\ Lossy
-    /\ client' = [client EXCEPT ![c] = "owing"]
+    /\ Ended < MaxGone
+    /\ client' = [client EXCEPT ![c] = "leaving"]
     /\ UNCHANGED <<form, who, queue, called>>
 
 (* The release of what a client held, or waited for. *)
 NodeServe(c) ==
-    /\ client[c] = "owing"
-    /\ client' = [client EXCEPT ![c] = "idle"]
+    /\ client[c] \in {"owing", "leaving"}
+    /\ client' = [client EXCEPT ![c] = IF @ = "owing" THEN "idle" ELSE "gone"]
     /\ IF who = c /\ form # "none"                              \* guard: a release lets go of its own
        THEN Serve(Without(queue, c))
        ELSE IF FreeNow THEN Serve(Without(queue, c))
        ELSE queue' = Without(queue, c) /\ UNCHANGED <<form, who, called>>
 
 WaiterGone(c) ==
-    /\ Cardinality({x \in Clients : client[x] = "gone"}) < MaxGone
+    /\ Ended < MaxGone
     /\ client[c] \in {"queued", "asking", "holding"}
     /\ client' = [client EXCEPT ![c] = "gone"]
     /\ called' = called \ {c}
@@ -122,7 +124,7 @@ WaiterGone(c) ==
 (* By time: a reservation; the hold of a client that is gone, or does not know that it has one; and a key whose life  *)
 (* is over, for no live waiter has asked.                                                                             *)
 PlaceEnds ==
-    /\ \/ form = "reserved" /\ form' = "open"
+    /\ \/ form = "reserved" /\ form' = "open" /\ (Lossy \/ (who \notin called /\ client[who] # "asking"))
        \/ Held /\ client[who] # "holding" /\ form' = IF form = "quiet" THEN "none" ELSE "open"
        \/ /\ form = "open"
           /\ Alive(queue) = <<>>                                \* guard: the key outlives the places in the queue
@@ -138,12 +140,17 @@ Next ==
     \/ \E c \in Clients, heard \in Answers : NodeTry(c, heard) \/ NodeJoin(c, heard)
     \/ PlaceEnds
 
-(* Who waits asks again, who holds ends, and time goes on. Answers are heard again and again; messages need not be.   *)
+(* A waiter asks again, a holder ends, and time goes on. A client hears of its votes again and again, and of its       *)
+(* reservations it is in time for one again and again: where every message is lost, and each poll of two waiters comes *)
+(* when the reservation is over, they have the lock reserved for each other forever. Polls are drawn, so that they do *)
+(* not.                                                                                                               *)
 Spec ==
     /\ Init /\ [][Next]_vars
     /\ WF_vars(PlaceEnds)
     /\ \A c \in Clients :
-        /\ WF_vars(client[c] # "idle" /\ ClientJoin(c)) /\ WF_vars(NodeTry(c, TRUE)) /\ SF_vars(NodeJoin(c, TRUE))
+        /\ WF_vars(client[c] # "idle" /\ ClientJoin(c)) /\ WF_vars(NodeTry(c, TRUE)) /\ WF_vars(NodeJoin(c, TRUE))
+        /\ SF_vars(NodeJoin(c, TRUE) /\ client'[c] = "holding")
+        /\ SF_vars((ClientJoin(c) \/ ClientHear(c)) /\ form = "reserved" /\ who = c)
         /\ WF_vars(ClientHear(c)) /\ WF_vars(ClientDone(c)) /\ WF_vars(NodeServe(c))
 
 (* No client passes a live waiter that stands before it in the queue, or that the lock is reserved for.               *)

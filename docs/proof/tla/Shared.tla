@@ -44,7 +44,7 @@ NodeAcquire(t, n) ==
     /\ node[n].for \in {None, t}                                \* guard: what is reserved is another's
     /\ \E c \in Candidates :
         LET f == Max(c, node[n].count + 1) IN
-        /\ node' = [node EXCEPT ![n].alone = t, ![n].left = Ttl, ![n].count = f, ![n].for = None]
+        /\ node' = [node EXCEPT ![n].alone = t, ![n].left = Ttl, ![n].count = f, ![n].for = IF @ = t THEN None ELSE @]
         /\ token' = Voted(t, n, f)
     /\ UNCHANGED <<topAlone, topAll>>
 
@@ -55,7 +55,9 @@ NodeShare(t, n) ==
     /\ node[n].left = 0                                         \* guard: a reader is refused by one alone
     /\ node[n].for = None                                       \* guard: a reader is refused where it is reserved
     /\ \E c \in Candidates :
-        LET f == IF c > base THEN c ELSE base + 1               \* guard: a reader's fence is beyond the base
+        LET least == base + 1
+            above == c > base                                   \* guard: a reader's fence is beyond the base
+            f == IF above THEN c ELSE least
         IN
         /\ node' = [node EXCEPT ![n].alone = None, ![n].readers[t] = Ttl, ![n].base = base, ![n].count = Max(@, f)]
         /\ token' = Voted(t, n, f)
@@ -79,7 +81,7 @@ ClientWin(t) ==
     /\ token[t].phase = "asking"
     /\ \E q \in Quorums, f \in 1..MaxFence :
         /\ \A n \in q : token[t].vote[n] > 0
-        /\ \A n \in q : token[t].mark[n] = f                    \* guard: a quorum stores one fence
+        /\ \A n \in q : token[t].mark[n] = f                    \* guard: a quorum of readers stores one fence
         /\ token' = [token EXCEPT ![t].phase = "held", ![t].fence = f]
         /\ topAlone' = IF token[t].kind = "alone" THEN Max(topAlone, f) ELSE topAlone
         /\ topAll' = Max(topAll, f)
@@ -128,6 +130,12 @@ Spec == Init /\ [][Next]_vars
 
 Sharing == \A t, u \in Tokens : t # u /\ Valid(t) /\ Valid(u) => token[t].kind = "shared" /\ token[u].kind = "shared"
 OneKind == \A n \in Nodes : node[n].left > 0 => Readers(n) = {}
+(* Where the lock is reserved for one that wants it alone, no other is let in. *)
+PassesNone == \A n \in Nodes, t \in Tokens :
+    node[n].for \notin {None, t} /\ node'[n].for # None =>
+        /\ node'[n].readers[t] <= node[n].readers[t]
+        /\ node'[n].alone = t => node[n].alone = t
+NoPassing == [][PassesNone]_vars
 (* A hold has a larger fence than each that excludes it, and that was won before its votes were cast; and no fence of *)
 (* one alone is another's. A lease that was downgraded was won alone.                                                 *)
 Order == \A t \in Tokens : token[t].fence > 0 => token[t].fence > token[t].floor

@@ -35,6 +35,7 @@ CONSTANTS
     MaxPasses,  \* how often a token is passed on
     MaxForgets, MaxSteps, MaxGains, MaxCounters, MaxRepeats, \* how often these befall the nodes, in all
     MaxFence,   \* no fence is written back beyond this one
+    Ages,       \* up to when the time since the end of a token is counted: for NotLate alone
     Breaks,     \* connections break, and a release may overtake the request that it undoes
     Instant,    \* an answer comes at once, or is lost: see Reply
     Together,   \* all nodes are asked at once, and singly else
@@ -61,7 +62,7 @@ Init ==
     /\ token = [t \in Tokens |-> [phase |-> "new", vote |-> [n \in Nodes |-> 0], mark |-> [n \in Nodes |-> 0],
                                   asks |-> [n \in Nodes |-> 0], renews |-> 0, passes |-> 0, fence |-> 0, last |-> 0,
                                   floor |-> 0, cast |-> FALSE, undo |-> {}, kept |-> {}, keep |-> 0, from |-> None,
-                                  won |-> FALSE]]
+                                  won |-> FALSE, age |-> 0]]
     /\ net = {}
     /\ top = 0
     /\ spent = [forgets |-> 0, steps |-> 0, gains |-> 0, counters |-> 0, repeats |-> 0]
@@ -113,22 +114,23 @@ ClientTakeVote == \E msg \in net : Takes(msg, "vote")
 ClientTakeRefusal == \E msg \in net : Takes(msg, "no")
 ClientTakeMark == \E msg \in net : Takes(msg, "mark")
 
-(* The largest mark is written back, or one beyond it: the node has said that it has more. *)
+(* The largest mark is written back, or one beyond it, where the node has said that it has more: plain commands count  *)
+(* where another has the lock, scripts do not.                                                                        *)
 ClientWriteBack(t, n) ==
     LET marks == {token[t].mark[i] : i \in Lasting(t)}
         largest == CHOOSE f \in marks : \A g \in marks : g <= f IN
     /\ Fencing
     /\ token[t].phase = "asking"
     /\ Lasting(t) \in Quorums
-    /\ n \in Lasting(t)                                         \* guard: a fence is written back to voters
-    /\ \E f \in {largest, largest + Block} :
+    /\ n \in Lasting(t)                                         \* guard: a fence is written back to a vote that counts
+    /\ \E f \in {largest} \cup IF Natives THEN {largest + Block} ELSE {} :
         /\ f > 0 /\ f <= MaxFence /\ f # token[t].mark[n]
         /\ net' = net \cup {Message("confirm", t, n, Counted, Late, f, 3)}
         /\ net' # net
     /\ UNCHANGED <<node, token, top, spent>>
 
 ClientWin(t) ==
-    /\ token[t].phase = "asking"                                \* guard: a dead token wins nothing
+    /\ token[t].phase = "asking"                                \* guard: a lease is won once
     /\ \E q \in Quorums, f \in IF Fencing THEN 0..MaxFence ELSE {0} :
         /\ \A n \in q : token[t].vote[n] > 0                    \* guard: a quorum of votes lasts
         /\ \A n \in q : Fencing => token[t].mark[n] = f         \* guard: a quorum stores one fence
@@ -143,8 +145,9 @@ ClientRenew(t, n) ==
     /\ Valid(t)                                                 \* guard: only what is valid is renewed
     /\ token[t].renews < MaxRenews
     /\ node[n].rec # 0
-    /\ LET counts == token[t].vote[n] > 0                       \* guard: only a vote that counts goes on in quarantine
-           ends == IF counts THEN token[t].vote[n] ELSE Late IN
+    /\ LET ends == IF token[t].vote[n] > 0 THEN token[t].vote[n] ELSE Late
+           counts == token[t].vote[n] > 0                       \* guard: only a vote that counts goes on in quarantine
+       IN
         net' = net \cup {Message("extend", t, n, Counted, Min(Late, ends), token[t].last, IF counts THEN 2 ELSE 1)}
     /\ token' = [token EXCEPT ![t].renews = @ + 1]
     /\ UNCHANGED <<node, top, spent>>
@@ -203,6 +206,11 @@ ClientForce(t) ==
 
 Same(msg) == Guard => node[msg.n].rec = msg.r
 Banned(t, n) == node[n].ban[t] > 0
+(* What each script looks at first: guard.lua, and the bans. *)
+Fits(msg) ==
+    /\ Same(msg)                                                \* guard: scripts compare the record
+    /\ msg.a > 0                                                \* guard: scripts come in time
+Allowed(t, n) == ~Banned(t, n)                                  \* guard: a banned token is given no vote
 Stands(n) == node[n].key.left > 0
 Own(t, n) == Stands(n) /\ node[n].key.t = t /\ ~node[n].key.kept
 Open(n) == ~Stands(n)
@@ -250,9 +258,8 @@ NodeTrailer == \E msg \in net :
 NodeAcquire == \E msg \in net :
     LET t == msg.t  n == msg.n  f == IF Fencing /\ msg.f > 0 THEN Count(n, msg.f) ELSE 0 IN
     /\ msg.k = "acquire"
-    /\ IF /\ Same(msg)                                          \* guard: acquire compares the record
-          /\ msg.a > 0                                          \* guard: acquire comes in time
-          /\ ~Banned(t, n)                                      \* guard: acquire gives a banned token no vote
+    /\ IF /\ Fits(msg)
+          /\ Allowed(t, n)
           /\ node[n].quar = 0                                   \* guard: acquire gives no vote in quarantine
           /\ Own(t, n) \/ Open(n)                               \* guard: acquire takes what is free
        THEN /\ node' = [node EXCEPT ![n].key = Store(t, n, Ttl), ![n].count = Max(@, f)]
@@ -263,10 +270,9 @@ NodeAcquire == \E msg \in net :
 NodeExtend == \E msg \in net :
     LET t == msg.t  n == msg.n IN
     /\ msg.k = "extend"
-    /\ IF /\ Same(msg)                                          \* guard: extend compares the record
-          /\ msg.a > 0                                          \* guard: extend comes in time
+    /\ IF /\ Fits(msg)
           /\ node[n].quar = 0 \/ msg.m = 2                      \* guard: extend stores nothing anew in quarantine
-       THEN IF /\ ~Banned(t, n)                                 \* guard: extend keeps no banned token
+       THEN IF /\ Allowed(t, n)
                /\ Own(t, n) \/ Open(n)                          \* guard: extend takes what is free
             THEN /\ node' = [node EXCEPT ![n].key = Store(t, n, Ttl), ![n].count = Max(@, msg.f)]
                  /\ Reply(msg, token, Answer(msg, "vote", msg.c, 0))
@@ -278,9 +284,8 @@ NodeExtend == \E msg \in net :
 NodeConfirm == \E msg \in net :
     LET t == msg.t  n == msg.n IN
     /\ msg.k = "confirm"
-    /\ IF /\ Same(msg)                                          \* guard: confirm compares the record
-          /\ msg.a > 0                                          \* guard: confirm comes in time
-          /\ ~Banned(t, n)                                      \* guard: confirm keeps no banned token
+    /\ IF /\ Fits(msg)
+          /\ Allowed(t, n)
           /\ Own(t, n)                                          \* guard: confirm finds the token
           /\ node[n].count + Block <= msg.f                     \* guard: confirm stores a fence whose block is beyond what is counted
        THEN /\ node' = [node EXCEPT ![n].key = Store(t, n, Ttl), ![n].count = msg.f]
@@ -292,8 +297,8 @@ NodeAdopt == \E msg \in net :
     LET t == msg.t  n == msg.n  from == token[msg.t].from
         f == IF Fencing /\ msg.f > 0 THEN Count(n, msg.f) ELSE 0 IN
     /\ msg.k = "adopt"
-    /\ IF Same(msg) /\ msg.a > 0
-       THEN /\ IF /\ ~Banned(t, n)
+    /\ IF Fits(msg)
+       THEN /\ IF /\ Allowed(t, n)
                   /\ node[n].quar = 0                           \* guard: adopt gives no vote in quarantine
                   /\ Own(t, n) \/ Own(from, n)                  \* guard: adopt takes over what stands
                   /\ Own(from, n) => ~Banned(from, n)           \* guard: adopt takes nothing of a banned lease
@@ -310,7 +315,8 @@ Reaches(t, n) == \E msg \in net : msg.t = t /\ msg.n = n /\ msg.k \in Requests
 (* A release is sent until it is acknowledged, so it has no message: it may come whenever it is owed, and where        *)
 (* connections break once more at any time.                                                                          *)
 NodeRelease(t, n) ==
-    LET own == Own(t, n) IN                                     \* guard: release deletes the token's own
+    LET own == Own(t, n)                                        \* guard: release deletes the token's own
+    IN
     /\ n \in token[t].undo                                       \* guard: a release is of a dead token
     /\ Breaks \/ ~Reaches(t, n)                                 \* guard: a release stands behind its request
     /\ token[t].keep = 0
@@ -350,7 +356,8 @@ Passed(n) == [node[n] EXCEPT !.key = IF @.left > 1 THEN [@ EXCEPT !.left = @ - 1
 (* A message whose count is over changes nothing that counts any more. *)
 Tick ==
     /\ node' = [n \in Nodes |-> [Passed(n) EXCEPT !.gain = Less(@)]]
-    /\ token' = [t \in Tokens |-> [token[t] EXCEPT !.vote = [n \in Nodes |-> Less(@[n])], !.keep = Less(@)]]
+    /\ token' = [t \in Tokens |-> [token[t] EXCEPT !.vote = [n \in Nodes |-> Less(@[n])], !.keep = Less(@),
+                                              !.age = IF token[t].phase = "dead" THEN Min(@ + 1, Ages) ELSE 0]]
     /\ net' = {[msg EXCEPT !.c = Less(@), !.a = Less(@)] : msg \in {m \in net : m.c > 1}}
     /\ UNCHANGED <<top, spent>>
 
@@ -421,6 +428,7 @@ Fair == Spec /\ WF_vars(Tick) /\ \A t \in Tokens : WF_vars(ClientLose(t))
 Exclusion == \A t, u \in Tokens : Valid(t) /\ Valid(u) => t = u
 
 Order ==
+    /\ \A t \in Tokens : Fencing /\ token[t].phase = "held" => token[t].fence > 0
     /\ \A t \in Tokens : token[t].fence > 0 => token[t].fence > token[t].floor
     /\ \A t, u \in Tokens : t # u /\ token[t].fence > 0 /\ token[u].fence > 0 =>
         token[t].last < token[u].fence \/ token[u].last < token[t].fence
@@ -435,6 +443,33 @@ NoLeak == \A t \in Tokens, n \in Nodes :
 IsFinal == \A t \in Tokens : token[t].phase = "held" /\ ~Valid(t) => ~Valid(t)'
 LossFinal == [][IsFinal]_vars
 LossTold == \A t \in Tokens : (token[t].phase = "held" /\ ~Valid(t)) ~> token[t].phase # "held"
+
+(* Rule Q: in quarantine nothing is taken for a vote that did not count before. *)
+IsVote == Instant => \A t \in Tokens, n \in Nodes : token[t].vote[n] = 0 /\ token'[t].vote[n] > 0 => node[n].quar = 0
+RuleQ == [][IsVote]_vars
+
+(* A lock that was taken away from its holder by force: once a quorum has banned its token it has no vote there.      *)
+ForcedEnds == \A t \in Tokens, n \in Nodes : Forces /\ Banned(t, n) => ~Own(t, n)
+(* In the end nothing stands of a token that is dead, also where its release did not arrive. *)
+InTheEndFree == \A t \in Tokens, n \in Nodes : (token[t].phase = "dead") ~> [](node[n].key.t # t)
+
+(* A lease begins valid, and with a fence that is no smaller than that of the lease before it. *)
+IsGiven == \A t \in Tokens :
+    /\ token'[t].passes > token[t].passes => Valid(t)'
+    /\ token'[t].phase = "held" /\ token[t].phase # "held" => Valid(t)'
+    /\ token'[t].fence >= token[t].fence
+Given == [][IsGiven]_vars
+
+(* No theft: a vote that stands goes to no other token than one that adopts it. *)
+IsOwn == \A n \in Nodes : Stands(n) /\ node'[n].key.t \notin {None, node[n].key.t} => token[node'[n].key.t].from = node[n].key.t
+NoTheft == [][IsOwn]_vars
+
+(* What was asked for a token that has ended since is carried out within the time for scripts, or not at all. *)
+IsPrompt == Ages > 0 => \A n \in Nodes : \A t \in Tokens :
+    /\ token[t].phase = "dead" /\ node'[n].key.t = t
+    /\ node[n].key.t # t \/ node'[n].key.left > node[n].key.left
+    => token[t].age < Late
+NotLate == [][IsPrompt]_vars
 
 (* Once a quorum has stored that a lock is kept no hold begins until that is over. *)
 Kept(t) == token[t].keep > 0 /\ token[t].kept \in Quorums

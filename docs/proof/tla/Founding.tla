@@ -55,20 +55,20 @@ ClientRaise(c, n) ==
     /\ n \in list
     /\ \A i \in list : seen[c][i].rec \in {"pledge", "full"} /\ Mine(c, i)       \* guard: all nodes hold the pledge
     /\ node[n].rec = "pledge"
-    /\ node[n].of = list                                        \* guard: a client raises its own set's pledge
+    /\ node[n].of = list    \* init compares. A pledge that was seen is another's only where its node has forgotten it.
     /\ Write(n, "full", list, ~few)
     /\ seen' = [seen EXCEPT ![c][n] = [@ EXCEPT !.rec = "full"]]
     /\ UNCHANGED spent
 
 ClientCorrect(c, n) ==
     LET list == ListOf(c)
-        quarantined == TRUE                                     \* A node that lost its record may have lost votes.
+        lost == TRUE            \* A node that lost its record may have lost votes.
     IN
     /\ n \in list
     /\ \E i \in list : seen[c][i].rec = "full" /\ Mine(c, i)    \* guard: this set was seen
     /\ \A i \in list : ~Foreign(c, i)                           \* guard: no node is foreign
     /\ seen[c][n].rec = "none" /\ node[n].rec = "none"
-    /\ Write(n, "full", list, quarantined)
+    /\ Write(n, "full", list, lost)
     /\ seen' = [seen EXCEPT ![c][n] = [@ EXCEPT !.rec = "full", !.of = list]]
     /\ UNCHANGED spent
 

@@ -47,10 +47,9 @@ ClientTry(c) ==
 (* An answer that is lost leaves the client asking. *)
 NodeTry(c, heard) ==
     /\ client[c] = "trying"
-    /\ LET there == form # "none"                               \* guard: plain commands take a key that is not there
-       IN IF there
-          THEN UNCHANGED <<form, who>> /\ client' = [client EXCEPT ![c] = "asking"]
-          ELSE form' = "quiet" /\ who' = c /\ client' = [client EXCEPT ![c] = IF heard THEN "holding" ELSE "asking"]
+    /\ IF form = "none"                                         \* guard: plain commands take a key that is not there
+       THEN form' = "quiet" /\ who' = c /\ client' = [client EXCEPT ![c] = IF heard THEN "holding" ELSE "asking"]
+       ELSE UNCHANGED <<form, who>> /\ client' = [client EXCEPT ![c] = "asking"]
     /\ UNCHANGED <<queue, called>>
 
 ClientJoin(c) ==

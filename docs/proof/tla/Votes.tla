@@ -431,7 +431,7 @@ Order ==
     /\ \A t \in Tokens : Fencing /\ token[t].phase = "held" => token[t].fence > 0
     /\ \A t \in Tokens : token[t].fence > 0 => token[t].fence > token[t].floor
     /\ \A t, u \in Tokens : t # u /\ token[t].fence > 0 /\ token[u].fence > 0 =>
-        token[t].last < token[u].fence \/ token[u].last < token[t].fence
+        Max(token[t].last, token[t].fence) <= token[u].last - Block \/ Max(token[u].last, token[u].fence) <= token[t].last - Block
 
 (* What was released everywhere stands nowhere, but by a request that is late. *)
 NoLeak == \A t \in Tokens, n \in Nodes :

@@ -145,9 +145,7 @@ class Runner:
         begun = time.monotonic()
         said = model.run(model.table.get("seconds", 600), options=("-workers", "2", "-coverage", "60"))
         count, depth, left = states(said)
-        for name, times in re.findall(r"^<(\w+) line .*>: \d+:(\d+)$", said, re.M):
-            if int(times):
-                self.taken.setdefault(model.table.get("of", model.module), set()).add(name)
+        self.note(model, said)
         trouble = ""
         if violated(said):
             trouble = f"{violated(said)} is violated, see {model.folder}/said.txt"
@@ -158,11 +156,18 @@ class Runner:
         rest = f", did not finish: {left} states left" if left else ""
         self.say(model.name, trouble, f"{count} states, depth {depth}{rest}", begun)
 
+    def note(self, model: Model, said: str) -> None:
+        """Which actions the run has taken."""
+        for name, times in re.findall(r"^<(\w+) line .*>: \d+:(\d+)$", said, re.M):
+            if int(times):
+                self.taken.setdefault(model.table.get("of", model.module), set()).add(name)
+
     def falls(self, must: dict, all_of: dict) -> None:
         """A specification without an assumption violates what is said, and TLC shows how."""
         begun = time.monotonic()
         model = Model(must["name"], must | {"like": must["like"]}, all_of)
-        said = model.run(must.get("seconds", 300), options=("-workers", "2"))
+        said = model.run(must.get("seconds", 300), options=("-workers", "2", "-coverage", "60"))
+        self.note(model, said)
         steps = len(re.findall(r"^State \d+:", said, re.M))
         found = violated(said)
         trouble = "" if found and must["breaks"] in (found, "") and steps else f"{must['breaks']} was to be violated: {found or why_wrong(said)}"
@@ -230,6 +235,22 @@ def check_guards(runner: Runner, all_of: dict) -> None:
     runner.say("guards are all hunted", ", ".join(sorted(wrong)), f"{len(set(marked))} guards", begun)
 
 
+def dump(name: str, all_of: dict) -> int:
+    """Writes the state graph of a model, and says whether its actions are those that actions.toml says."""
+    out = TARGET / "dump" / f"{name}.dot"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    said = Model(name, all_of["model"][name], all_of).run(600, options=("-dump", "dot,actionlabels", str(out)))
+    if "No error has been found" not in said:
+        print(why_wrong(said))
+        return 1
+    named = {a["name"] for a in tomllib.loads((HERE.parent / "actions.toml").read_text())["action"] if name in a.get("dumped", [])}
+    taken = set(re.findall(r'^-?\d+ -> .*label="(\w+)"', out.read_text(), re.M))
+    print(f"{out}: {states(said)[0]} states; {len(taken)} actions")
+    if named != taken:
+        print(f"actions.toml differs: {sorted(named ^ taken)}")
+    return 0 if named == taken else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true")
@@ -239,11 +260,7 @@ def main() -> int:
     asked = parser.parse_args()
     all_of = tomllib.loads((HERE / "models.toml").read_text())
     if asked.dump:
-        out = TARGET / "dump" / f"{asked.dump}.dot"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        said = Model(asked.dump, all_of["model"][asked.dump], all_of).run(600, options=("-dump", "dot,actionlabels", str(out)))
-        print(f"{out}: {states(said)[0]} states" if "No error" in said else why_wrong(said))
-        return 0 if "No error" in said else 1
+        return dump(asked.dump, all_of)
     runner = Runner(asked.k)
     if asked.guards:
         for hunt in all_of["hunt"]:

@@ -48,9 +48,14 @@ NodeAcquire(t, n) ==
         /\ token' = Voted(t, n, f)
     /\ UNCHANGED <<topAlone, topAll>>
 
+ClientShare(t) ==
+    /\ token[t].phase = "new" /\ token[t].kind = "shared"
+    /\ token' = [token EXCEPT ![t].phase = "asking"]
+    /\ UNCHANGED <<node, topAlone, topAll>>
+
 NodeShare(t, n) ==
     LET base == IF Readers(n) = {} THEN node[n].count ELSE node[n].base IN
-    /\ token[t].phase \in {"new", "asking"} /\ token[t].kind = "shared"
+    /\ token[t].phase = "asking" /\ token[t].kind = "shared"
     /\ token[t].asks[n] < MaxAsks
     /\ node[n].left = 0                                         \* guard: a reader is refused by one alone
     /\ node[n].for = None                                       \* guard: a reader is refused where it is reserved
@@ -124,7 +129,7 @@ Next ==
     \/ \E t \in Tokens, n \in Nodes :
         \/ NodeAcquire(t, n) \/ NodeShare(t, n) \/ NodeShareExtend(t, n) \/ NodeReserve(t, n)
         \/ \E f \in 1..MaxFence : NodeConfirm(t, n, f)
-    \/ \E t \in Tokens : ClientWin(t) \/ ClientDowngrade(t) \/ ClientRelease(t)
+    \/ \E t \in Tokens : ClientShare(t) \/ ClientWin(t) \/ ClientDowngrade(t) \/ ClientRelease(t)
     \/ Tick
 Spec == Init /\ [][Next]_vars
 

@@ -212,6 +212,7 @@ impl Client {
         if handle.ends() {
             let again = perhaps(lease.release(), cut).await;
             if let Some(Ok(true)) = again {
+                world.traces_told(lease);
                 world.violated(format!(
                     "K1 c{c} is told twice that it has released its lease"
                 ));
@@ -254,6 +255,14 @@ impl Client {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| format!("extends its lease: for {ttl:?} from now"));
         let outcome = perhaps(handle.lease.extend(ttl), cut).await;
+        if let (Some(outcome), false) = (&outcome, handle.has_ended()) {
+            stage.extended(
+                (handle.index, &handle.lease),
+                begun.1,
+                (ttl, false),
+                outcome,
+            );
+        }
         self.judge_call(stage, handle, before, begun, &outcome, "an extension");
         if let Some(Ok(())) = outcome
             && !handle.has_ended()
@@ -268,6 +277,9 @@ impl Client {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| format!("wants {min:?} of its lease ensured"));
         let outcome = perhaps(handle.lease.ensure(min), cut).await;
+        if let (Some(outcome), false) = (&outcome, handle.has_ended()) {
+            stage.extended((handle.index, &handle.lease), begun.1, (min, true), outcome);
+        }
         self.judge_call(stage, handle, before, begun, &outcome, "an ensure");
         let left = self.set.clock.now().until(handle.lease.says_until());
         if let Some(Ok(())) = outcome

@@ -1,0 +1,4 @@
+//! The specification as a program, and the checker of traces: see README.md beside.
+
+pub mod spec;
+pub mod trace;

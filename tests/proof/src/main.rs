@@ -1,0 +1,76 @@
+//! `quorlock-proof histories [--schedules N] [--from SEED]`: the traces of so many schedules of the simulator are behaviours of
+//! the specification. `quorlock-proof mutants NAME=SEED…` (a build with `--cfg mutants`): which seeded bugs it refuses, each in the
+//! schedule of its seed.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use quorlock_proof::spec::Action;
+use quorlock_proof::trace::{Checker, Refused};
+use quorlock_sim::{mutants, schedule};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str, default: u64| {
+        let place = words.iter().position(|word| word == name);
+        let word = place.and_then(|place| words.get(place + 1));
+        word.map_or(default, |word| word.parse().expect("a number"))
+    };
+    match words.first().map(String::as_str) {
+        Some("histories") => histories(number("--from", 1), number("--schedules", 10_000)),
+        Some("mutants") => each_mutant(&words[1..]),
+        _ => {
+            eprintln!("usage: quorlock-proof histories [--schedules N] [--from SEED]");
+            eprintln!("       quorlock-proof mutants NAME=SEED...");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether the trace of a schedule is a behaviour of the specification, and how long it is.
+fn judge(seed: u64, taken: &mut BTreeMap<Action, u64>) -> (usize, Result<(), Refused>) {
+    let (_, trace) = schedule::traced(seed);
+    let mut checker = Checker::default();
+    let verdict = checker.check(&trace);
+    for (action, times) in checker.taken {
+        *taken.entry(action).or_default() += times;
+    }
+    (trace.0.len(), verdict)
+}
+
+fn histories(from: u64, schedules: u64) -> ExitCode {
+    let (mut steps, mut refused, mut taken) = (0, 0, BTreeMap::new());
+    for seed in from..from + schedules {
+        let (long, verdict) = judge(seed, &mut taken);
+        steps += long;
+        if let Err(why) = verdict {
+            refused += 1;
+            println!("FAIL seed {seed}: {why}");
+            if refused >= 20 {
+                break;
+            }
+        }
+    }
+    for (action, times) in &taken {
+        println!("     {action:?} {times}");
+    }
+    println!("     {steps} steps in {schedules} histories");
+    println!("{} passed, {refused} failed", schedules - refused);
+    ExitCode::from(u8::from(refused > 0))
+}
+
+fn each_mutant(bugs: &[String]) -> ExitCode {
+    for bug in bugs {
+        let (name, seed) = bug.split_once('=').expect("NAME=SEED");
+        let seed = seed.parse().expect("a seed");
+        assert!(mutants::choose(name), "no bugs in this build");
+        let verdict = std::panic::catch_unwind(|| judge(seed, &mut BTreeMap::new()).1);
+        mutants::choose("");
+        match verdict {
+            Ok(Err(why)) => println!("{name} {seed} refused {why}"),
+            Ok(Ok(())) => println!("{name} {seed} accepted"),
+            Err(_) => println!("{name} {seed} panicked"),
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,96 @@
+//! The checker of traces: whether each step of a schedule is one that the specification allows.
+
+pub mod frame;
+pub mod nodes;
+pub mod view;
+
+use quorlock_sim::trace::{Step, Trace, Traced};
+
+use crate::spec::Action;
+use nodes::Nodes;
+
+/// A step that is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Which action it is not.
+    pub action: Action,
+    /// Why.
+    pub why: String,
+    /// True time, in ns.
+    pub at: u64,
+}
+
+impl Refused {
+    /// Why a step is no such action.
+    pub fn new(action: Action, why: impl FnOnce() -> String) -> Refused {
+        Refused {
+            action,
+            why: why(),
+            at: 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (action, why) = (self.action, &self.why);
+        write!(f, "{:.3} ms {action:?}: {why}", self.at as f64 / 1e6)
+    }
+}
+
+/// What the checker knows.
+#[derive(Debug, Default)]
+pub struct Checker {
+    nodes: Nodes,
+    /// How often each action was taken.
+    pub taken: std::collections::BTreeMap<Action, u64>,
+}
+
+impl Checker {
+    /// The first step of a trace that is not allowed, if there is one.
+    pub fn check(&mut self, trace: &Trace) -> Result<(), Refused> {
+        for traced in &trace.0 {
+            self.step(traced).map_err(|refused| Refused {
+                at: traced.at,
+                ..refused
+            })?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, traced: &Traced) -> Result<(), Refused> {
+        let action = match &traced.step {
+            Step::Client { failing_over, .. } => {
+                self.nodes.failing_over |= failing_over;
+                return Ok(());
+            }
+            Step::Serves {
+                between,
+                record,
+                request,
+                views,
+                served,
+                ..
+            } => self
+                .nodes
+                .serves(between, record.as_ref(), request, views, served)?,
+            Step::Counts {
+                record,
+                request,
+                view,
+                voted,
+                outcome,
+                ..
+            } => self
+                .nodes
+                .counts(record.as_ref(), request, view, *voted, outcome)?,
+            Step::Fault(fault) => {
+                self.nodes.fault(*fault);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        *self.taken.entry(action).or_default() += 1;
+        Ok(())
+    }
+}

@@ -18,6 +18,13 @@ fn main() -> ExitCode {
     };
     match words.first().map(String::as_str) {
         Some("histories") => histories(number("--from", 1), number("--schedules", 10_000)),
+        Some("trace") => {
+            let (_, trace) = schedule::traced(number("--from", 1));
+            for traced in &trace.0 {
+                println!("{:.3} {:?}", traced.at as f64 / 1e6, traced.step);
+            }
+            ExitCode::SUCCESS
+        }
         Some("mutants") => each_mutant(&words[1..]),
         _ => {
             eprintln!("usage: quorlock-proof histories [--schedules N] [--from SEED]");

@@ -222,9 +222,6 @@ fn play_out(
         // And of programs only where users run any.
         Happened::Begins(text.replace(", programs: None", ""))
     });
-    if keeps == Keeps::Trace {
-        world.keep_trace();
-    }
     if let Some(seed) = seed {
         world.keep_seen(seed);
     }
@@ -242,6 +239,9 @@ fn play_out(
     }
     if let Some((place, other)) = plan.listed_twice {
         world.list_twice(0, place, other);
+    }
+    if keeps == Keeps::Trace {
+        world.keep_trace();
     }
     let stage = Arc::new(Stage {
         world: world.clone(),

@@ -155,14 +155,16 @@ pub struct Hold {
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the parts are named as elsewhere")]
 pub enum Step {
-    /// A client begins with these.
+    /// A client is there: how many nodes it lists, whether it guards against restarts, its longest ttl, and its clock,
+    /// which shows `offset` and `rate` ns for each ns of true time.
     Client {
         client: usize,
-        nodes: Vec<usize>,
+        nodes: usize,
         guard: bool,
-        drift: f64,
         max_ttl: Duration,
         failing_over: bool,
+        offset: u64,
+        rate: f64,
     },
     /// A client asks a node. `lease`: the end of the lease that the user has by this token.
     Asks {
@@ -173,6 +175,8 @@ pub enum Step {
         now: Instant,
         request: Box<Request>,
         ticket: RequestContext,
+        /// The drift that its client allows for.
+        drift: f64,
         lease: Option<Instant>,
     },
     /// A node carries a request out.

@@ -5,6 +5,8 @@
 //! replies alone. Its actions have the names of docs/proof/actions.toml.
 
 pub mod choose;
+pub mod claim;
+pub mod clock;
 pub mod line;
 pub mod lock;
 pub mod native;

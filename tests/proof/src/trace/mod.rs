@@ -1,12 +1,16 @@
 //! The checker of traces: whether each step of a schedule is one that the specification allows.
 
+pub mod clients;
 pub mod frame;
 pub mod nodes;
+pub mod users;
 pub mod view;
 
 use quorlock_sim::trace::{Step, Trace, Traced};
 
 use crate::spec::Action;
+use crate::spec::claim::nanos;
+use clients::Clients;
 use nodes::Nodes;
 
 /// A step that is not allowed.
@@ -42,6 +46,7 @@ impl std::fmt::Display for Refused {
 #[derive(Debug, Default)]
 pub struct Checker {
     nodes: Nodes,
+    clients: Clients,
     /// How often each action was taken.
     pub taken: std::collections::BTreeMap<Action, u64>,
 }
@@ -60,9 +65,48 @@ impl Checker {
 
     fn step(&mut self, traced: &Traced) -> Result<(), Refused> {
         let action = match &traced.step {
-            Step::Client { failing_over, .. } => {
+            Step::Client {
+                client,
+                nodes,
+                max_ttl,
+                failing_over,
+                offset,
+                rate,
+                ..
+            } => {
                 self.nodes.failing_over |= failing_over;
+                let clock = (*offset, *rate);
+                self.clients.begins(*client, *nodes, nanos(*max_ttl), clock);
                 return Ok(());
+            }
+            Step::Asks {
+                client,
+                place,
+                now,
+                request,
+                ticket,
+                drift,
+                lease,
+                ..
+            } => {
+                self.clients.shows(*client, traced.at, now.0)?;
+                let lease = lease.map(|end| end.0);
+                self.clients
+                    .asks(*client, *place, now.0, request, ticket, *drift, lease)?
+            }
+            Step::Hears {
+                client,
+                place,
+                now,
+                request,
+                ticket,
+                reply,
+                time,
+                ..
+            } => {
+                self.clients.shows(*client, traced.at, now.0)?;
+                self.clients
+                    .hears(*client, *place, now.0, request, ticket, reply, *time)
             }
             Step::Serves {
                 between,
@@ -88,7 +132,10 @@ impl Checker {
                 self.nodes.fault(*fault);
                 return Ok(());
             }
-            _ => return Ok(()),
+            other => match self.clients.user(traced.at, other) {
+                Some(action) => action?,
+                None => return Ok(()),
+            },
         };
         *self.taken.entry(action).or_default() += 1;
         Ok(())

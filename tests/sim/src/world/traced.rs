@@ -20,17 +20,16 @@ impl World {
         let mut inner = self.inner();
         inner.trace = Some(Trace::default());
         for client in 0..inner.clients.len() {
-            let (listed, _) = inner.listed(client);
-            let first = client * inner.nodes.len();
-            let nodes = (first..first + listed).map(|pair| inner.pairs[pair].node);
             let expected = inner.surveys[client].expected();
+            let clock = inner.clients[client].clock;
             let step = Step::Client {
                 client,
-                nodes: nodes.collect(),
+                nodes: expected.nodes,
                 guard: expected.guard,
-                drift: inner.clients[client].drift,
                 max_ttl: Duration::from_millis(expected.max_ttl),
                 failing_over: inner.nodes.iter().any(|node| node.standby.is_some()),
+                offset: clock.offset,
+                rate: clock.rate,
             };
             inner.traces(|_| step);
         }
@@ -143,6 +142,7 @@ impl Inner {
                 now: inner.clients[p.client].now(inner.time),
                 request: Box::new(request.clone()),
                 ticket,
+                drift: inner.clients[p.client].drift,
                 lease: watch.map(Watch::end),
             }
         });

@@ -48,6 +48,8 @@ pub struct Claim {
     pub block: u32,
     /// The fence that was written back last.
     written: u64,
+    /// Which places have answered last that a request came too late: it is asked once more.
+    late: Vec<bool>,
     /// The slot that its home has chosen.
     chosen: Option<u32>,
     /// Whether it was ever asked for any slot.
@@ -87,6 +89,8 @@ pub struct Lease {
     pub had: u32,
     /// See [`Lease::handles`].
     pub released: u32,
+    /// Its end, as a look found it last while it was not over.
+    pub lasted: u64,
     /// When its end came, by the client's clock, once it has.
     pub ended: Option<u64>,
 }
@@ -106,8 +110,10 @@ impl Claim {
             && end <= now
         {
             lease.over = true;
-            // One that lost its votes ends now.
-            lease.ended = Some(if end == 0 { now } else { end.min(now) });
+            // One that has lost votes, and would have lasted with them, ends now.
+            lease.ended = Some(lease.lasted.min(now));
+        } else if let Some(lease) = &mut self.lease {
+            lease.lasted = end;
         }
     }
 
@@ -198,6 +204,7 @@ impl Clients {
         let claim = self.claims.entry(name).or_insert_with(|| Claim {
             client,
             votes: vec![Vote::default(); nodes],
+            late: vec![false; nodes],
             drift,
             ..Claim::default()
         });
@@ -297,6 +304,10 @@ impl Clients {
             }
             Op::Confirm { fence, block, .. } => {
                 // guard: to a voter
+                let again = std::mem::take(&mut claim.late[place]);
+                if again {
+                    return Ok(action);
+                }
                 if claim.votes[place].end <= now {
                     return refuse("writes a fence back to a node without its vote");
                 }
@@ -362,6 +373,7 @@ impl Clients {
             return Action::ClientTakeRefusal;
         }
         claim.votes[place].take(ticket, reply, claim.drift);
+        claim.late[place] = *reply == Reply::Late;
         claim.look(now);
         let marks: Vec<u64> = claim.votes.iter().map(|vote| vote.mark).collect();
         let agreed = marks.into_iter().filter(|mark| agreed(&claim.votes, *mark, now));

@@ -1,6 +1,7 @@
 //! The checker of traces: whether each step of a schedule is one that the specification allows.
 
 pub mod clients;
+pub mod founding;
 pub mod frame;
 pub mod nodes;
 pub mod users;
@@ -11,6 +12,7 @@ use quorlock_sim::trace::{Step, Trace, Traced};
 use crate::spec::Action;
 use crate::spec::claim::nanos;
 use clients::Clients;
+use founding::Founding;
 use nodes::Nodes;
 
 /// A step that is not allowed.
@@ -47,6 +49,7 @@ impl std::fmt::Display for Refused {
 pub struct Checker {
     nodes: Nodes,
     clients: Clients,
+    founding: Founding,
     /// How often each action was taken.
     pub taken: std::collections::BTreeMap<Action, u64>,
 }
@@ -64,6 +67,10 @@ impl Checker {
     }
 
     fn step(&mut self, traced: &Traced) -> Result<(), Refused> {
+        if let Some(action) = self.founding.step(traced.at, &traced.step) {
+            *self.taken.entry(action?).or_default() += 1;
+            return Ok(());
+        }
         let action = match &traced.step {
             Step::Client {
                 client,

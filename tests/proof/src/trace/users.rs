@@ -139,6 +139,7 @@ impl Clients {
             handles: 1,
             had: 1,
             released: 0,
+            lasted: end.0,
             ended: None,
         });
         let wrong = won(claim, before, step);

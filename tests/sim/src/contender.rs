@@ -140,17 +140,18 @@ impl Stage {
         self.world.note(|| Happened::User(what()));
     }
 
-    /// Adds to the trace what a user was told of an extension that it asked for, or of so much that is to be left.
+    /// Adds to the trace what a user was told of an extension that it asked for, or of so much that is to be left, or so
+    /// by a handle that was given back before.
     pub fn extended(
         &self,
         (index, lease): (usize, &Lease),
         asked: Instant,
-        (ttl, ensures): (Duration, bool),
+        terms: (Duration, bool, bool),
         outcome: &Result<(), Error>,
     ) {
         let outcome = outcome.as_ref().map(|()| ()).map_err(Error::kind);
         self.world
-            .traces_extended((index, lease), asked, (ttl, ensures), outcome);
+            .traces_extended((index, lease), asked, terms, outcome);
     }
 
     /// A lock of the plan, as this schedule's users ask for it.

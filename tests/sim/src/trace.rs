@@ -282,10 +282,10 @@ pub enum Step {
         end: Instant,
         goes_on: bool,
     },
-    /// A user was told that its release is done.
-    Released { hold: Hold },
+    /// A user was told that its release is done; `again`: by a handle that it gave back before.
+    Released { hold: Hold, again: bool },
     /// A user exports its lease.
-    Exports { hold: Hold },
+    Exports { hold: Hold, now: Instant },
     /// A user shares its lease from here on.
     Shares { hold: Hold },
     /// A user looks whether its lease is held; `reason`: it was told that it is lost. It has listened from `since` on.
@@ -305,6 +305,8 @@ pub enum Step {
         ttl: Duration,
         says: Instant,
         ensures: bool,
+        /// By a handle that was given back before.
+        gave_back: bool,
         outcome: Result<(), ErrorKind>,
     },
     /// A user who shares the lock has asked to have it alone.

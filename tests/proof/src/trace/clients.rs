@@ -75,8 +75,12 @@ pub struct Lease {
     pub cap: u64,
     /// Its end was seen to have come.
     pub over: bool,
-    /// It stays taken for so long from its win on, in ns.
+    /// It stays taken for so long from its win on, in ns; and whether it became its user's as that was won.
     pub keep: u64,
+    /// See [`Lease::keep`].
+    pub at_once: bool,
+    /// When the attempt was begun that has won.
+    pub begun: u64,
     /// The largest fence that is its token's.
     pub last: u64,
     /// Its own.
@@ -128,8 +132,10 @@ impl Claim {
 pub struct Clients {
     /// By their numbers.
     pub clients: BTreeMap<usize, Client>,
-    /// By the token and the dot.
+    /// By the token.
     pub claims: BTreeMap<Vec<u8>, Claim>,
+    /// What was released in this moment although a user has it.
+    pub released: Vec<Vec<u8>>,
 }
 
 /// What names a token: its digits.
@@ -150,6 +156,23 @@ impl Clients {
                 ..Client::default()
             },
         );
+    }
+
+    /// Time goes on: whether all of this moment was done that belongs together.
+    pub fn settles(&mut self) -> Result<(), Refused> {
+        for token in std::mem::take(&mut self.released) {
+            let Some(claim) = self.claims.get(&token) else {
+                continue;
+            };
+            let has = claim.lease.as_ref().is_some_and(|lease| lease.handles > 0);
+            let closed = self.clients.get(&claim.client).is_some_and(|c| c.closed);
+            if has && !closed && !claim.exported {
+                return Err(Refused::new(Action::ClientRelease, || {
+                    "a vote is released of a lease that its user has".into()
+                }));
+            }
+        }
+        Ok(())
     }
 
     /// A client's clock shows that at a moment of true time: it goes on at its own rate, also while the client stands still.
@@ -191,6 +214,7 @@ impl Clients {
             return Ok(action);
         };
         known.drift = drift;
+        let closed = known.closed;
         let nodes = known.clocks.len();
         if matches!(request.op, Op::Inspect | Op::Reserve { .. }) || request.value.0.is_empty() {
             return Ok(action);
@@ -201,7 +225,7 @@ impl Clients {
         let name = token(&request.value.0);
         let middle = median(&known.clocks, now);
         known.proposed = known.proposed.max(middle);
-        let claim = self.claims.entry(name).or_insert_with(|| Claim {
+        let claim = self.claims.entry(name.clone()).or_insert_with(|| Claim {
             client,
             votes: vec![Vote::default(); nodes],
             late: vec![false; nodes],
@@ -221,6 +245,12 @@ impl Clients {
             // guard: dead first (R1)
             if lease.is_some_and(|end| end > now) {
                 return refuse("releases a token that is a valid lease");
+            }
+            let handles = claim.lease.as_ref().map_or(0, |lease| lease.handles);
+            // guard: what a user has is not released
+            if handles > 0 && !claim.is_over() && !closed && claim.votes[place].end > now {
+                // Unless its user lets go of it in this very moment.
+                self.released.push(name);
             }
             claim.dead = true;
             return keeps(claim, request, now).map_or_else(|why| refuse(&why), |()| Ok(action));
@@ -393,10 +423,16 @@ fn keeps(claim: &Claim, request: &Request, now: u64) -> Result<(), String> {
         return Ok(());
     };
     let full = lease.keep + (lease.keep as f64 * claim.drift) as u64 + 2_000_000;
+    // One that was won a while before it was given to its user is kept from then on.
     let end = lease.since + full;
+    let least = if lease.at_once {
+        end
+    } else {
+        lease.begun + full
+    };
     match request.leaving {
-        AfterRelease::TakenUntil(until) if until.0 == end => Ok(()),
-        AfterRelease::Free if now >= end => Ok(()),
+        AfterRelease::TakenUntil(until) if (least..=end).contains(&until.0) => Ok(()),
+        AfterRelease::Free if now >= least => Ok(()),
         other => Err(format!(
             "leaves the lock {other:?}, which is to stay taken until {end}"
         )),

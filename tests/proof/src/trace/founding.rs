@@ -88,6 +88,8 @@ pub struct Founding {
     seen: BTreeMap<u64, Seen>,
     /// What the node at each place of a client's list has shown that last.
     shown: BTreeMap<(usize, usize), Option<Seen>>,
+    /// The same of all places, as each connection's client had it when it decided last.
+    basis: BTreeMap<u64, BTreeMap<usize, Option<Seen>>>,
     /// Which server each run in a record stands for.
     runs: BTreeMap<String, Server>,
     /// Which server the client uses at a place, and since when.
@@ -154,6 +156,10 @@ impl Founding {
             } => {
                 let seen = self.seen.get(connection).cloned();
                 self.shown.insert((*client, *place), seen);
+                // By this it decides, whatever comes until the node has carried it out.
+                let own = self.shown.range((*client, 0)..(*client + 1, 0));
+                let own = own.map(|((_, place), seen)| (*place, seen.clone()));
+                self.basis.insert(*connection, own.collect());
                 let guard = self.terms.get(client)?.guard;
                 // guard: a clock that has stepped ends no quarantine
                 if guard && *stepped && **decision == Admission::Admit {
@@ -247,7 +253,10 @@ impl Founding {
         let nodes = self.terms.get(&between.client).map_or(0, |t| t.nodes);
         let others = (0..nodes).filter(|place| *place != between.place);
         others
-            .map(|place| self.shown.get(&(between.client, place))?.as_ref())
+            .map(|place| {
+                let basis = self.basis.get(&between.connection)?;
+                basis.get(&place)?.as_ref()
+            })
             .collect()
     }
 

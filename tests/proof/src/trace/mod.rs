@@ -4,6 +4,7 @@ pub mod clients;
 pub mod founding;
 pub mod frame;
 pub mod nodes;
+pub mod residues;
 pub mod users;
 pub mod view;
 
@@ -14,6 +15,7 @@ use crate::spec::claim::nanos;
 use clients::Clients;
 use founding::Founding;
 use nodes::Nodes;
+use residues::Residues;
 
 /// A step that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,7 @@ pub struct Checker {
     nodes: Nodes,
     clients: Clients,
     founding: Founding,
+    residues: Residues,
     /// How often each action was taken.
     pub taken: std::collections::BTreeMap<Action, u64>,
 }
@@ -57,16 +60,29 @@ pub struct Checker {
 impl Checker {
     /// The first step of a trace that is not allowed, if there is one.
     pub fn check(&mut self, trace: &Trace) -> Result<(), Refused> {
+        let mut before = 0;
         for traced in &trace.0 {
-            self.step(traced).map_err(|refused| Refused {
-                at: traced.at,
-                ..refused
-            })?;
+            let told = |at| move |refused| Refused { at, ..refused };
+            if traced.at > before {
+                self.settles().map_err(told(before))?;
+            }
+            before = traced.at;
+            self.step(traced).map_err(told(before))?;
         }
-        Ok(())
+        self.settles().map_err(|refused| Refused {
+            at: before,
+            ..refused
+        })
+    }
+
+    /// A moment is over.
+    fn settles(&mut self) -> Result<(), Refused> {
+        self.clients.settles()?;
+        self.residues.settles()
     }
 
     fn step(&mut self, traced: &Traced) -> Result<(), Refused> {
+        self.residues.step(&traced.step)?;
         if let Some(action) = self.founding.step(traced.at, &traced.step) {
             *self.taken.entry(action?).or_default() += 1;
             return Ok(());
@@ -138,6 +154,11 @@ impl Checker {
             Step::Fault(fault) => {
                 self.nodes.fault(*fault);
                 return Ok(());
+            }
+            Step::Stands { hold, now, .. }
+                if self.clients.shows(hold.client, traced.at, now.0).is_err() =>
+            {
+                return self.clients.shows(hold.client, traced.at, now.0);
             }
             other => match self.clients.user(traced.at, other) {
                 Some(action) => action?,

@@ -43,8 +43,10 @@ impl Clients {
                 end,
                 goes_on,
             } => self.gave_up(hold, now.0, *last, end.0, *goes_on)?,
-            Step::Exports { hold } => {
+            Step::Exports { hold, now } => {
                 let claim = self.claims.get_mut(&hold.token)?;
+                let cap = claim.lease.as_ref().map_or(u64::MAX, |lease| lease.cap);
+                claim.left = (cap != u64::MAX).then(|| cap.saturating_sub(now.0));
                 (claim.dead, claim.exported) = (true, true);
                 Ok(Action::ClientExport)
             }
@@ -53,7 +55,11 @@ impl Clients {
                 claim.lease.as_mut()?.mode = Mode::Shared;
                 Ok(Action::ClientDowngrade)
             }
-            Step::Released { hold } => {
+            Step::Released { hold, again } => {
+                if *again {
+                    let why = "is told twice by one handle that it is released".into();
+                    return Some(refuse(Action::ClientRelease, hold, why));
+                }
                 let lease = self.claims.get_mut(&hold.token)?.lease.as_mut()?;
                 lease.released += 1;
                 if lease.number == hold.number && lease.released > lease.had {
@@ -132,7 +138,9 @@ impl Clients {
             since: now.0,
             cap,
             over: false,
-            keep: if *at_once { nanos(*keep) } else { 0 },
+            keep: nanos(*keep),
+            at_once: *at_once,
+            begun: begun.0,
             last,
             fence: fence.unwrap_or(0),
             mode: *mode,
@@ -235,7 +243,7 @@ impl Clients {
             return Some(refuse(Action::ClientRelease, hold, why));
         }
         // guard: what is kept is not passed on
-        if goes_on && lease.keep > 0 && now < lease.since + lease.keep {
+        if goes_on && lease.keep > 0 && lease.at_once && now < lease.since + lease.keep {
             let why = "is passed on, and is kept".into();
             return Some(refuse(Action::ClientPassOn, hold, why));
         }
@@ -298,6 +306,7 @@ impl Clients {
             ttl,
             says,
             ensures,
+            gave_back,
             outcome,
         } = step
         else {
@@ -315,6 +324,11 @@ impl Clients {
             false => (asked.0 + counted(*ttl, drift)).min(lease.cap),
         };
         Some(match outcome {
+            Ok(()) if *gave_back => {
+                let why = "is extended by a handle that was given back".into();
+                refuse(Action::ClientRenew, hold, why)
+            }
+            _ if *gave_back => Ok(Action::ClientRenew),
             Ok(()) if over => refuse(Action::ClientRenew, hold, "is extended, and is over".into()),
             Ok(()) if expected + 1_000 < least || says.0 + 1_000 < least => {
                 let why = format!("is extended to {least}, and its votes end at {expected}");
@@ -345,6 +359,9 @@ fn won(claim: &Claim, before: Option<Lease>, step: &Step) -> Option<String> {
         return Some("is won by a token that is dead".into());
     }
     if let Some(fence) = fence {
+        if *fence == 0 {
+            return Some("is won, and has no fence".into());
+        }
         // guard: a quorum stores one and the same fence
         if before.is_none() && hold.number == 0 && !claim.agreed.contains(&lease.last) {
             return Some(format!(

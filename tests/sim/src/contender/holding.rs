@@ -201,7 +201,7 @@ impl Client {
         let begun = self.now(stage);
         stage.says(|| format!("extends its lease: for {ttl:?} from now"));
         let outcome = lease.extend(ttl).await;
-        stage.extended((index, lease), begun.1, (ttl, false), &outcome);
+        stage.extended((index, lease), begun.1, (ttl, false, false), &outcome);
         stage.says(|| told("extended", &outcome));
         self.in_time(stage, begun, self.node_timeout(stage), "an extension");
         if outcome.is_ok() {
@@ -216,7 +216,7 @@ impl Client {
         let begun = self.now(stage);
         stage.says(|| format!("wants {min:?} of its lease ensured"));
         let outcome = lease.ensure(min).await;
-        stage.extended((index, lease), begun.1, (min, true), &outcome);
+        stage.extended((index, lease), begun.1, (min, true, false), &outcome);
         stage.says(|| told("ensured", &outcome));
         self.in_time(stage, begun, self.node_timeout(stage), "an ensure");
         let left = self.set.clock.now().until(lease.says_until());

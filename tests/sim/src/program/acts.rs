@@ -127,6 +127,25 @@ impl Stage {
     }
 }
 
+impl Handle {
+    /// Adds to the trace what came of an extension, or of what was to be left; not where the handle was given back meanwhile.
+    fn extended(
+        &self,
+        stage: &Stage,
+        before: Before,
+        begun: (u64, Instant),
+        (ttl, ensures): (Duration, bool),
+        outcome: &Option<Result<(), Error>>,
+    ) {
+        if let Some(outcome) = outcome
+            && (before.ended || !self.has_ended())
+        {
+            let terms = (ttl, ensures, before.ended);
+            stage.extended((self.index, &self.lease), begun.1, terms, outcome);
+        }
+    }
+}
+
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Client {
@@ -255,14 +274,7 @@ impl Client {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| format!("extends its lease: for {ttl:?} from now"));
         let outcome = perhaps(handle.lease.extend(ttl), cut).await;
-        if let (Some(outcome), false) = (&outcome, handle.has_ended()) {
-            stage.extended(
-                (handle.index, &handle.lease),
-                begun.1,
-                (ttl, false),
-                outcome,
-            );
-        }
+        handle.extended(stage, before, begun, (ttl, false), &outcome);
         self.judge_call(stage, handle, before, begun, &outcome, "an extension");
         if let Some(Ok(())) = outcome
             && !handle.has_ended()
@@ -277,9 +289,7 @@ impl Client {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| format!("wants {min:?} of its lease ensured"));
         let outcome = perhaps(handle.lease.ensure(min), cut).await;
-        if let (Some(outcome), false) = (&outcome, handle.has_ended()) {
-            stage.extended((handle.index, &handle.lease), begun.1, (min, true), outcome);
-        }
+        handle.extended(stage, before, begun, (min, true), &outcome);
         self.judge_call(stage, handle, before, begun, &outcome, "an ensure");
         let left = self.set.clock.now().until(handle.lease.says_until());
         if let Some(Ok(())) = outcome

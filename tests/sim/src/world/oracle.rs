@@ -457,6 +457,7 @@ impl World {
             life.task = usize::MAX;
         }
         inner.traces_given_up(index, released);
+        inner.traces_standing(index);
         inner.note(|| Happened::GaveUp {
             client,
             token: hold.token()[..6].into(),

@@ -45,7 +45,7 @@ impl World {
         &self,
         (index, lease): (usize, &Lease),
         asked: Instant,
-        (ttl, ensures): (Duration, bool),
+        (ttl, ensures, gave_back): (Duration, bool, bool),
         outcome: Result<(), ErrorKind>,
     ) {
         let mut inner = self.inner();
@@ -59,6 +59,7 @@ impl World {
                 ttl,
                 says: lease.says_until(),
                 ensures,
+                gave_back,
                 outcome,
             }
         });
@@ -77,7 +78,7 @@ impl World {
 
     /// A user was told that its release is done.
     pub fn traces_told(&self, lease: &Lease) {
-        self.inner().traces_released(lease);
+        self.inner().traces_released(lease, true);
     }
 }
 
@@ -249,7 +250,7 @@ impl Inner {
                 end: cell.end(),
                 at_once,
                 again,
-                fence: terms.keys.fence_ttl.and(lease.fence()),
+                fence: terms.keys.fence_ttl.map(|_| lease.fence().unwrap_or(0)),
                 mode: cell.mode(),
                 lock: cell.lock_key(),
                 ttl: terms.timing.ttl,
@@ -286,14 +287,16 @@ impl Inner {
 
     /// A user exports the lease.
     pub(super) fn traces_exported(&mut self, index: usize) {
-        self.traces(|inner| Step::Exports {
-            hold: inner.hold_of(index),
+        self.traces(|inner| {
+            let hold = inner.hold_of(index);
+            let now = inner.clients[hold.client].now(inner.time);
+            Step::Exports { hold, now }
         });
     }
 
     /// A user was told that its release is done.
-    pub(super) fn traces_released(&mut self, lease: &Lease) {
-        self.traces_of(lease, |hold| Step::Released { hold });
+    pub(super) fn traces_released(&mut self, lease: &Lease, again: bool) {
+        self.traces_of(lease, |hold| Step::Released { hold, again });
     }
 
     /// A user shares its lease from here on.

@@ -42,7 +42,7 @@ impl World {
     pub fn released(&self, lease: &Lease) {
         let token = name_of(lease.hold().token().as_bytes());
         let over = lease.hold().end() == Instant::NEVER;
-        self.inner().traces_released(lease);
+        self.inner().traces_released(lease, false);
         for kept in &mut self.inner().oracle.kept {
             kept.told |= over && (kept.token, kept.lease) == (token, lease.number());
         }

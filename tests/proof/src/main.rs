@@ -5,6 +5,9 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use quorlock_proof::graph::graph;
+use quorlock_proof::graph::state::{RESTARTS, SMALLEST};
+use quorlock_proof::graph::value;
 use quorlock_proof::spec::Action;
 use quorlock_proof::trace::{Checker, Refused};
 use quorlock_sim::{mutants, schedule};
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
     };
     match words.first().map(String::as_str) {
         Some("histories") => histories(number("--from", 1), number("--schedules", 10_000)),
+        Some("graph") => compare(&words[1..]),
         Some("trace") => {
             let (_, trace) = schedule::traced(number("--from", 1));
             for traced in &trace.0 {
@@ -35,6 +39,35 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Compares the whole graph of a small model with a dump of TLC's, edge by edge, both ways.
+fn compare(words: &[String]) -> ExitCode {
+    let [name, file] = words else {
+        eprintln!("usage: quorlock-proof graph smallest|restarts FILE.dot");
+        return ExitCode::from(2);
+    };
+    let model = match name.as_str() {
+        "smallest" => SMALLEST,
+        "restarts" => RESTARTS,
+        _ => return ExitCode::from(2),
+    };
+    let text = std::fs::read_to_string(file).expect("a dump");
+    let theirs = value::read(&text).expect("a graph of TLC's");
+    let ours = graph(&model);
+    let found = value::differences(&ours, &theirs, 5);
+    for one in &found {
+        println!("FAIL {one}");
+    }
+    let (states, edges) = (ours.states.len(), ours.edges.len());
+    println!(
+        "     {states} states and {edges} edges; TLC has {} and {}",
+        theirs.states.len(),
+        theirs.edges.len()
+    );
+    let good = found.is_empty() && edges > 0;
+    println!("{} passed, {} failed", u8::from(good), u8::from(!good));
+    ExitCode::from(u8::from(!good))
 }
 
 /// Whether the trace of a schedule is a behaviour of the specification, and how long it is.

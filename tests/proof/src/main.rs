@@ -22,6 +22,10 @@ fn main() -> ExitCode {
         let word = place.and_then(|place| words.get(place + 1));
         word.map_or(default, |word| word.parse().expect("a number"))
     };
+    if let Some(place) = words.iter().position(|word| word == "--mutant") {
+        let name = words.get(place + 1).map_or("", String::as_str);
+        assert!(mutants::choose(name), "no bugs in this build");
+    }
     match words.first().map(String::as_str) {
         Some("histories") => histories(number("--from", 1), number("--schedules", 10_000)),
         Some("graph") => compare(&words[1..]),

@@ -238,6 +238,8 @@ pub enum Step {
         quarantine: Duration,
         before: Shown,
         after: Shown,
+        /// How many strings the server has stored for its records in this run, before that.
+        stored: u64,
     },
     /// Requests go over a connection from here on, with this record where restarts are guarded.
     Ready {

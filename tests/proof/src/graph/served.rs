@@ -61,6 +61,7 @@ fn request(model: &Model, message: &Message, op: Op) -> Request {
 }
 
 /// What comes of a message at its node: the node as it is then, and the answer.
+#[derive(Clone, Debug)]
 pub struct Done {
     /// The node.
     pub node: Node,

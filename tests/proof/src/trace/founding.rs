@@ -183,6 +183,7 @@ impl Founding {
             quarantine,
             before,
             after,
+            stored,
             ..
         } = step
         else {
@@ -204,7 +205,11 @@ impl Founding {
             let why = format!("leaves {after:?}, where {expected:?} is allowed");
             return Some(refuse(Action::NodeInit, why));
         }
-        let seen = self.seen.get(&between.connection)?.clone();
+        // What was stored since it was shown is minded where that is replaced.
+        let mut seen = self.seen.get(&between.connection)?.clone();
+        if written {
+            seen.stored = *stored;
+        }
         let full = terms.quarantine();
         let own = nanos(*quarantine);
         let is_raised = old.as_deref().is_some_and(|old| Record::of(old).is_pledge());

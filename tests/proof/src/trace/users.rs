@@ -1,6 +1,6 @@
 //! What users are told of their leases, and when.
 
-use quorlock::ErrorKind;
+use quorlock::{ErrorKind, LossReason};
 use quorlock::sim::Mode;
 use quorlock_sim::trace::{Hold, Step};
 
@@ -283,6 +283,12 @@ impl Clients {
         }
         if reason.is_some() && *held {
             let why = "is told to be lost, and is held".into();
+            return Some(refuse(Action::ClientLose, hold, why));
+        }
+        // guard: what is said to be lost has lost its votes
+        let by_votes = [LossReason::Expired, LossReason::Refused, LossReason::MaxHold];
+        if reason.is_some_and(|reason| by_votes.contains(&reason)) && !lease.over {
+            let why = format!("is told to be lost: {reason:?}, and its votes last");
             return Some(refuse(Action::ClientLose, hold, why));
         }
         // guard: told in time

@@ -202,7 +202,7 @@ impl Inner {
         node.used = true;
         let before = node.shows(local);
         let written = node.state.init(old, new.clone(), quarantine, local);
-        let after = node.shows(local);
+        let (after, stored) = (node.shows(local), node.stored);
         if written {
             node.stored += 1 + u64::from(!quarantine.is_zero());
         }
@@ -214,6 +214,7 @@ impl Inner {
             quarantine,
             before,
             after,
+            stored,
         });
         self.note(|| Happened::Record {
             node: at,

@@ -134,7 +134,7 @@ fn each_mutant(bugs: &[String]) -> ExitCode {
                     Ok(()) => println!("{name} {seed} {invariant} accepted {violation}"),
                 }
             }
-            None => println!("{name} - not caught"),
+            None => println!("{name} - - uncaught in so many schedules"),
         }
     }
     ExitCode::SUCCESS

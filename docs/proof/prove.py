@@ -42,7 +42,7 @@ PARTS = {
     "guards": lambda: python(HERE / "tla" / "check.py", "--guards"),
     "graph": lambda: python(ROOT / "tests" / "proof" / "graph.py"),
     "traces": lambda: [ROOT / "target" / "release" / "quorlock-proof", "histories", "--schedules", "10000"],
-    "bugs": lambda: python(ROOT / "tests" / "proof" / "bugs.py"),
+    "bugs": lambda: python(ROOT / "tests" / "proof" / "mutants.py"),
 }
 LINES = [["z3", "traces"], ["tlc", "guards", "graph", "bugs"]]
 

@@ -164,12 +164,7 @@ fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>)
     perform_with(layer, seed, keeps, script).0
 }
 
-fn perform_with(
-    layer: Layer,
-    seed: u64,
-    keeps: Keeps,
-    script: Option<&Arc<Script>>,
-) -> Played {
+fn perform_with(layer: Layer, seed: u64, keeps: Keeps, script: Option<&Arc<Script>>) -> Played {
     let (seed, plain) = (seed % PLAIN, seed >= PLAIN);
     let random = Random::new(seed);
     let draw = || {

@@ -61,9 +61,7 @@ impl View {
             readers: state.readers(&keys.aux.shared(), now).cloned(),
             bans: banned.map(|(lease, end)| (lease.to_vec(), end)).collect(),
             counter: counters().map(|(_, fence, end)| (fence, end)),
-            listeners: places
-                .map(|place| state.listeners(&place.waiter))
-                .collect(),
+            listeners: places.map(|place| state.listeners(&place.waiter)).collect(),
             queue,
             record: state.record().cloned(),
             quarantine: state.quarantine(now),
@@ -275,7 +273,11 @@ pub enum Step {
         gave_back: Instant,
     },
     /// A user is about to give a handle up; `last`: it has no other. Or it has.
-    GivesUp { hold: Hold, now: Instant, last: bool },
+    GivesUp {
+        hold: Hold,
+        now: Instant,
+        last: bool,
+    },
     /// See [`Step::GivesUp`].
     GaveUp {
         hold: Hold,

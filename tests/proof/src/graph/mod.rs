@@ -178,9 +178,8 @@ fn clients(model: &Model, state: &State, t: u64, steps: &mut Steps) {
             BTreeSet::from([0])
         };
         for f in fences {
-            let bears = |n: &u64| {
-                token.vote[at(*n)] > 0 && (!model.fencing || token.mark[at(*n)] == f)
-            };
+            let bears =
+                |n: &u64| token.vote[at(*n)] > 0 && (!model.fencing || token.mark[at(*n)] == f);
             if is_quorum(model, all().filter(bears).count()) {
                 let mut next = state.clone();
                 let own = &mut next.token[at(t)];
@@ -200,8 +199,7 @@ fn clients(model: &Model, state: &State, t: u64, steps: &mut Steps) {
                 let mode = if vote > 0 { 2 } else { 1 };
                 let mut next = state.clone();
                 let a = model.late.min(ends);
-                next.net
-                    .insert(message("extend", n, a, token.last, mode));
+                next.net.insert(message("extend", n, a, token.last, mode));
                 next.token[at(t)].renews += 1;
                 steps.push((Action::ClientRenew, next));
             }

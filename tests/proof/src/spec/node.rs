@@ -185,9 +185,7 @@ impl Node<'_> {
 
     /// Whether the lease of this value is banned.
     pub fn banned(&self, value: &Value) -> bool {
-        self.lock
-            .bans
-            .contains_key(&super::lock::banned_as(value))
+        self.lock.bans.contains_key(&super::lock::banned_as(value))
     }
 
     /// Puts that under the lock's key.

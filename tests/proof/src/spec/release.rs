@@ -62,11 +62,10 @@ impl Node<'_> {
                     self.now()
                 };
                 let until = self.time + ms(long) * 1000;
-                self.put(
-                    Form::Kept(until, value),
-                    least.max(self.now() + ms(long)),
-                );
-                return if held { answer } else { Reply::Kept };
+                self.put(Form::Kept(until, value), least.max(self.now() + ms(long)));
+                // guard: a node that may not vote may have forgotten a vote, so its keep does not count
+                let counts = self.admitted && self.quarantine.is_none();
+                return if held || !counts { answer } else { Reply::Kept };
             }
         }
         let open = alone_free && !self.may_still_come(reserved, mine);

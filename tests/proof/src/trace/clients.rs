@@ -6,7 +6,7 @@ use quorlock::sim::{AfterRelease, Mode, Op, Repair, Reply, Request, RequestConte
 
 use super::Refused;
 use crate::spec::Action;
-use crate::spec::claim::{Vote, agreed, least_written, lease_end};
+use crate::spec::claim::{Vote, agreed, lease_end, least_written};
 use crate::spec::clock::{Clocks, median};
 
 /// A client, as it knows the nodes.
@@ -303,8 +303,9 @@ impl Clients {
                         || again
                         || marks && candidate > 0;
                     if !allowed {
-                        let why =
-                            format!("proposes {candidate}, where the median is {middle}, and {before} was proposed");
+                        let why = format!(
+                            "proposes {candidate}, where the median is {middle}, and {before} was proposed"
+                        );
                         return refuse(&why);
                     }
                     claim.candidates.push(candidate);
@@ -406,7 +407,9 @@ impl Clients {
         claim.late[place] = *reply == Reply::Late;
         claim.look(now);
         let marks: Vec<u64> = claim.votes.iter().map(|vote| vote.mark).collect();
-        let agreed = marks.into_iter().filter(|mark| agreed(&claim.votes, *mark, now));
+        let agreed = marks
+            .into_iter()
+            .filter(|mark| agreed(&claim.votes, *mark, now));
         claim.agreed.extend(agreed.collect::<Vec<_>>());
         match reply {
             Reply::Confirmed | Reply::Greater { .. } => Action::ClientTakeMark,

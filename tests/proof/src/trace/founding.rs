@@ -212,7 +212,9 @@ impl Founding {
         }
         let full = terms.quarantine();
         let own = nanos(*quarantine);
-        let is_raised = old.as_deref().is_some_and(|old| Record::of(old).is_pledge());
+        let is_raised = old
+            .as_deref()
+            .is_some_and(|old| Record::of(old).is_pledge());
         let verdict = if words.is_pledge() {
             self.pledges(between, &seen, own)
         } else if is_raised {
@@ -301,9 +303,8 @@ impl Founding {
             return Ok(Action::ClientPledge);
         }
         // guard: with its quarantine, unless every server has lost nothing
-        let unused = |seen: &&Seen| {
-            seen.unused_for.is_some() || seen.record.is_some() && !seen.quarantined
-        };
+        let unused =
+            |seen: &&Seen| seen.unused_for.is_some() || seen.record.is_some() && !seen.quarantined;
         let others = self.others(between);
         let new = others.iter().flatten().all(unused) && unused(&seen);
         let lived = seen.unused_for.filter(|_| new).unwrap_or(0);
@@ -386,10 +387,7 @@ impl Founding {
         // guard: of its present run, and guarded
         if terms.guard {
             let declared = (seen.server.0, false, (0, 0));
-            let run = *self
-                .runs
-                .entry(words.run().to_owned())
-                .or_insert(declared);
+            let run = *self.runs.entry(words.run().to_owned()).or_insert(declared);
             if run != seen.server || words.word(7) != "on" {
                 return refused(&format!("of another run: {run:?} and {:?}", seen.server));
             }

@@ -47,6 +47,7 @@ impl Frame {
     pub fn forget(&mut self, node: usize) {
         self.keys.retain(|((server, _), _), _| *server != node);
         self.counters.retain(|((server, _), _), _| *server != node);
-        self.companions.retain(|((server, _), _), _| *server != node);
+        self.companions
+            .retain(|((server, _), _), _| *server != node);
     }
 }

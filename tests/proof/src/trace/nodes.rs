@@ -48,7 +48,9 @@ impl Nodes {
             let expected = self.frame.expected(server, keys, seen, time(view.now));
             if expected != seen.clone().at(time(view.now)) {
                 return Err(Refused::new(Action::Tick, || {
-                    format!("the node has changed by itself: {expected:?} was left, {seen:?} is there")
+                    format!(
+                        "the node has changed by itself: {expected:?} was left, {seen:?} is there"
+                    )
                 }));
             }
         }

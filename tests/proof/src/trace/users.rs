@@ -1,7 +1,7 @@
 //! What users are told of their leases, and when.
 
-use quorlock::{ErrorKind, LossReason};
 use quorlock::sim::Mode;
+use quorlock::{ErrorKind, LossReason};
 use quorlock_sim::trace::{Hold, Step};
 
 use super::Refused;
@@ -109,7 +109,9 @@ impl Clients {
             return None;
         };
         let adopted = self.claims.get(&hold.token)?.adopts.clone();
-        let adopted = adopted.and_then(|of| self.claims.get(&of)).map(|of| of.left);
+        let adopted = adopted
+            .and_then(|of| self.claims.get(&of))
+            .map(|of| of.left);
         let claim = self.claims.get_mut(&hold.token)?;
         if *again {
             claim.look(now.0);
@@ -131,7 +133,9 @@ impl Clients {
         let last = match (&before, fence) {
             (_, None | Some(0)) => 0,
             (Some(before), _) => before.last,
-            (None, Some(fence)) => fence + u64::from(claim.block.max(1)) - 1 - u64::from(hold.number),
+            (None, Some(fence)) => {
+                fence + u64::from(claim.block.max(1)) - 1 - u64::from(hold.number)
+            }
         };
         claim.lease = Some(Lease {
             number: hold.number,
@@ -286,7 +290,11 @@ impl Clients {
             return Some(refuse(Action::ClientLose, hold, why));
         }
         // guard: what is said to be lost has lost its votes
-        let by_votes = [LossReason::Expired, LossReason::Refused, LossReason::MaxHold];
+        let by_votes = [
+            LossReason::Expired,
+            LossReason::Refused,
+            LossReason::MaxHold,
+        ];
         if reason.is_some_and(|reason| by_votes.contains(&reason)) && !lease.over {
             let why = format!("is told to be lost: {reason:?}, and its votes last");
             return Some(refuse(Action::ClientLose, hold, why));

@@ -19,7 +19,7 @@ fn end(at: Instant) -> End {
 
 fn whom(whom: &ReservedFor) -> Whom {
     match whom {
-        ReservedFor::Nobody => Whom::Nobody,
+        ReservedFor::NoWaiter => Whom::Nobody,
         ReservedFor::Readers(ticket) => Whom::Readers(*ticket),
         ReservedFor::Waiter(waiter) => {
             let (number, inbox) = named(waiter);
@@ -66,10 +66,7 @@ pub fn lock(view: &View) -> Lock {
                 end: place.end,
             })
             .collect(),
-        queue_end: view
-            .queue
-            .as_ref()
-            .map_or(0, |line| line.end.0 / 1_000_000),
+        queue_end: view.queue.as_ref().map_or(0, |line| line.end.0 / 1_000_000),
     }
 }
 

@@ -306,9 +306,8 @@ impl Inner {
 
     fn traces_of(&mut self, lease: &Lease, step: impl FnOnce(Hold) -> Step) {
         let token = lease.hold().token().as_bytes();
-        let same = |watch: &Watch| {
-            watch.lease == lease.number() && watch.hold.token().as_bytes() == token
-        };
+        let same =
+            |watch: &Watch| watch.lease == lease.number() && watch.hold.token().as_bytes() == token;
         if let Some(index) = self.oracle.watches.iter().rposition(same) {
             self.traces(|inner| step(inner.hold_of(index)));
         }

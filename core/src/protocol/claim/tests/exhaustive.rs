@@ -359,15 +359,19 @@ impl Model for Small {
                 !(s.is_valid(0) && s.is_valid(1))
             }),
             Property::always("order of fences", |_, s: &Everything| {
-                let beyond = |i: usize| !s.claims[i].is_won() || s.claims[i].last_fence() > s.floor[i];
+                let beyond =
+                    |i: usize| !s.claims[i].is_won() || s.claims[i].last_fence() > s.floor[i];
                 beyond(0) && beyond(1)
             }),
-            Property::always("a lease is as long as its votes say", |_, s: &Everything| {
-                let honest = |i: usize| {
-                    s.claims[i].phase() != Phase::Held || s.claims[i].end() == s.book(i)
-                };
-                honest(0) && honest(1)
-            }),
+            Property::always(
+                "a lease is as long as its votes say",
+                |_, s: &Everything| {
+                    let honest = |i: usize| {
+                        s.claims[i].phase() != Phase::Held || s.claims[i].end() == s.book(i)
+                    };
+                    honest(0) && honest(1)
+                },
+            ),
             Property::always("the end of a lease is told once", |_, s: &Everything| {
                 let told = |i: usize| {
                     let over = s.claims[i].phase() == Phase::Dead;
@@ -379,11 +383,15 @@ impl Model for Small {
                 let undone = |i: usize| s.claims[i].phase() != Phase::Dead || s.is_undone(i);
                 undone(0) && undone(1)
             }),
-            Property::always("a dead token asks for nothing", |_, s: &Everything| !s.haunts),
+            Property::always("a dead token asks for nothing", |_, s: &Everything| {
+                !s.haunts
+            }),
             Property::sometimes("one is won after the other", |_, s: &Everything| {
                 s.claims[0].is_won() && s.is_valid(1) && s.floor[1] > 0
             }),
-            Property::sometimes("one is lost", |_, s: &Everything| s.claims[0].loss().is_some()),
+            Property::sometimes("one is lost", |_, s: &Everything| {
+                s.claims[0].loss().is_some()
+            }),
             Property::sometimes("a fence is written back", |_, s: &Everything| {
                 s.claims[1].is_won() && s.claims[1].last_fence() > 8
             }),
@@ -419,7 +427,11 @@ fn all_that_may_become_of_two_claims_keeps_the_promises() {
             .collect();
         assert!(broken.is_empty(), "{broken:#?}");
         assert!(found.contains_key("one is won after the other"));
-        assert!(done.unique_state_count() > floor, "{}", done.unique_state_count());
+        assert!(
+            done.unique_state_count() > floor,
+            "{}",
+            done.unique_state_count()
+        );
     }
 }
 

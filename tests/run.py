@@ -233,6 +233,9 @@ GATE = [
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
          floor=4),
     chaos_tools("ledger", 5, "demo"),
+    # Other lock libraries under the same faults: the ledger, the floors, and the page of the figures that are kept. They run by hand.
+    Step("others-tools", [PYTHON, "-m", "unittest", "-v", "tests/chaos/others/test_others.py"], floor=17),
+    Step("others-page", [PYTHON, "tests/chaos/others.py", "--check"]),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),

@@ -13,6 +13,8 @@ from protected import Resource
 
 # Of every round at which no fault is aimed.
 THINK_MS = 0
+# How soon its server ends.
+POLL_SECONDS = 0.02
 
 
 class Aim:
@@ -28,8 +30,8 @@ class Aim:
 
 class Ledger:
     def __init__(self, updates, honour=False):
-        self.resource, self.updates = Resource(honour), updates
-        self.figures, self.ended = Counter(), False
+        self.resource, self.updates, self._limit = Resource(honour), updates, 0
+        self.figures, self.ended, self._greeted = Counter(), False, set()
         self._lock, self._aim, self._inside = threading.Lock(), None, {}
         self._changed = threading.Condition(self._lock)
 
@@ -45,7 +47,7 @@ class Ledger:
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
         return self
 
     def __exit__(self, *_):
@@ -75,11 +77,16 @@ class Ledger:
             self._changed.notify_all()
             return said
 
-    def _hello(self, _name, _words):
+    def _hello(self, name, _words):
+        self._greeted.add(name)
         return "ok"
 
     def _next(self, _name, _words):
-        return "end" if self.ended or self.writes() >= self.updates else "go"
+        self._changed.wait_for(lambda: self._over() or self.writes() < self._limit)
+        return "end" if self._over() else "go"
+
+    def _over(self):
+        return self.ended or self.writes() >= self.updates
 
     def _read(self, name, words):
         number = self.resource.answer(" ".join(words))
@@ -126,6 +133,16 @@ class Ledger:
     def writes(self):
         return self.resource.figures["writes"]
 
+    def await_workers(self, count, seconds):
+        """Waits until so many have said hello; none begins a round before more are allowed."""
+        return self.wait(lambda: len(self._greeted) >= count, seconds)
+
+    def allow(self, more):
+        """No round begins when so many more updates have been written, until more are allowed: workers that are fast would be done before the last fault."""
+        with self._lock:
+            self._limit = min(self.updates, self.writes() + more)
+            self._changed.notify_all()
+
     def aim(self, think_ms, hold_back=False):
         """Aims at the next round that reads; with `hold_back` its write waits until `release`."""
         with self._lock:
@@ -150,3 +167,4 @@ class Ledger:
         with self._lock:
             self.ended = True
             self._aim = None
+            self._changed.notify_all()

@@ -84,13 +84,91 @@ def shown(library, fault, found):
     return f"{lost}{of} ({figures['harmed']}/{figures['strikes']})"
 
 
-def table(found, names, faults):
-    rows = [["library", *(fault.title for fault in faults)]]
-    rows += [[library.title, *(shown(library, fault, found) for fault in faults)]
-             for library in setups.LIBRARIES.values() if library.name in names]
-    return markdown(rows)
-
-
 def markdown(rows):
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def titled(fault):
+    return f"{fault.title} `{fault.name}`"
+
+
+def lost_of(found, names, faults):
+    """The table of some libraries: a row each, with a column for each fault that one of them can meet."""
+    libraries = [setups.LIBRARIES[name] for name in names]
+    faults = [fault for fault in faults if any(meets(library, fault) for library in libraries)]
+    rows = [["library", *map(titled, faults)]]
+    rows += [[f"{library.title} `{library.name}`", *(shown(library, fault, found) for fault in faults)] for library in libraries]
+    return markdown(rows)
+
+
+def counted(found, names, fault):
+    """Of some libraries the figures of one fault that count."""
+    return [found[name, fault] for name in names if (name, fault) in found and not refused(found[name, fault])]
+
+
+def summary(found):
+    """What the page says first: of ours and of the others how many lose an update by each fault."""
+    def lose(names, fault):
+        figures = counted(found, names, fault)
+        return f"{sum(one['lost'] > 0 for one in figures)} of {len(figures)}"
+
+    others = [name for name, library in setups.LIBRARIES.items() if library.language != "ours"]
+    lines = [["fault", "other libraries that lost updates", "Quorlock"]]
+    for fault in strikes.FAULTS.values():
+        ours = ["quorlock" if "five" in fault.on else "quorlock-one"]
+        [said] = [f"{one['lost']} lost" for one in counted(found, ours, fault.name)] or ["not shown"]
+        lines.append([fault.title, lose(others, fault.name), said])
+    return markdown(lines)
+
+
+def made(found):
+    """The page."""
+    faults = list(strikes.FAULTS.values())
+    five = [name for name, library in setups.LIBRARIES.items() if library.servers in ("none", "five", "etcd")]
+    one = [name for name, library in setups.LIBRARIES.items() if library.servers in ("none", "one")]
+    figures = list(found.values())
+    rows = [["library", "version", "servers", "set up", "asked", "fence"]]
+    rows += [[library.title, library.version() or "this one", {"one": "1", "five": "5", "etcd": "3"}[library.servers], library.setup, library.look or "no",
+              library.fence or "none"] for library in setups.LIBRARIES.values() if library.servers != "none"]
+    plain = strikes.FAULTS["none"]
+    words = {
+        "summary": summary(found), "one": lost_of(found, one, faults), "five": lost_of(found, five, faults), "libraries": markdown(rows),
+        "faults": markdown([["fault", "what is done"], *([titled(fault), fault.text] for fault in faults)]),
+        "strikes": str(STRIKES), "updates": f"{UPDATES:,}", "think": f"{plain.think / 1000:g} s", "ttl": f"{plain.ttl / 1000:g} s",
+        "failover": f"{strikes.FAULTS['failover'].ttl / 1000:g} s", "seconds": listed({one["limit"] for one in figures}),
+        "workers": listed({one["workers"] for one in figures}), "about": listed({one["servers"] for one in figures if one["servers"]}),
+        "machine": listed({one["machine"] for one in figures}),
+    }
+    text = TEMPLATE.read_text()
+    for name, value in words.items():
+        text = text.replace("{" + name + "}", value)
+    return f"<!-- Made by tests/chaos/others.py from tests/chaos/others/page.md and the figures that it keeps; do not edit. -->\n{text}"
+
+
+def listed(values):
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values))
+
+
+def wrong(found):
+    """What may not be in the figures that are kept: a cell that does not count, is of no row, or has another version than the pins."""
+    lines = [f"{' '.join(name)}: there is no such cell" for name in found if name not in cells()]
+    for (library, fault), figures in found.items():
+        lines += [f"{library} {fault}: {why}" for why in refused(figures)]
+        if library in setups.LIBRARIES and figures["version"] != setups.LIBRARIES[library].version():
+            lines.append(f"{library} {fault}: it ran {figures['version']}, and {setups.LIBRARIES[library].version()} is pinned")
+    return lines
+
+
+def main(write, results=RESULTS, target=PAGE):
+    found = kept(results)
+    lines, text = wrong(found), made(found)
+    if write:
+        target.write_text(text)
+    elif not target.exists() or target.read_text() != text:
+        lines.append(f"{target.name} is not what the figures say: run `tests/chaos/others.py --write`")
+    for line in lines:
+        print(line, file=sys.stderr)
+    print(f"{len(found)} of {len(cells())} cells have figures")
+    print(f"{int(not lines)} passed, {len(lines)} failed")
+    return int(bool(lines))

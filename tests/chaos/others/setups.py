@@ -66,13 +66,14 @@ class Library:
 
     def command(self, fenced=False):
         word = self.fenced if fenced and self.fenced else self.name
-        return [str(part) for part in COMMANDS[self.language]] + [word.removesuffix("-one")]
+        return [str(part) for part in COMMANDS[self.language]] + [word]
 
 
 LIBRARIES = {library.name: library for library in (
     Library(UNLOCKED, "no lock at all", "ours", "none", ""),
     Library("quorlock", "**Quorlock**", "ours", "five", "lock:{ledger}", setup="`Client(nodes, ttl, max_ttl)`, `acquire`, `release`",
             look="`is_held()`", fence="`fence`"),
+    Library("quorlock-unasked", "**Quorlock**, not asked before the write", "ours", "five", "lock:{ledger}", setup="the same"),
     Library("quorlock-one", "**Quorlock**, one server", "ours", "one", "lock:{ledger}", setup="the same", look="`is_held()`", fence="`fence`"),
     Library("redis-py", "redis-py `Lock`", "python", "one", "ledger", "redis", "`lock(name, timeout)`"),
     Library("python-redis-lock", "python-redis-lock", "python", "one", "lock:ledger", "python-redis-lock", "`expire`, `auto_renewal=True`"),

@@ -133,25 +133,28 @@ def failover(world, _aim):
     return struck, aim
 
 
-def ahead(world, numbers):
-    for number in numbers:
-        world.stage.clock(number).step(2 * world.ttl / 1000)
-
-
-@fault("one clock steps", "The wall clock of a server that has the lock is set forward by two ttl.", on=("one", "five"), clocks=True)
-def clock(world, aim):
+def stepped(world, aim, choose):
+    """Sets clocks forward for the rest of a hold."""
     if not inside(world, aim):
         return False
-    ahead(world, world.held[:1])
-    return not aim.over.is_set()
+    numbers, by = choose(), 2 * world.ttl / 1000
+    for number in numbers:
+        world.stage.clock(number).step(by)
+    struck = not aim.over.is_set()
+    over(aim)
+    for number in numbers:
+        world.stage.clock(number).step(-by)
+    return struck
+
+
+@fault("one clock steps", "The wall clock of a server that has the lock is set forward by two ttl, and back when the hold is over.", on=("one", "five"), clocks=True)
+def clock(world, aim):
+    return stepped(world, aim, lambda: world.held[:1])
 
 
 @fault("most clocks step", "The same of three of five servers.", on=("five",), clocks=True)
 def clocks(world, aim):
-    if not inside(world, aim):
-        return False
-    ahead(world, world.numbers[: quorum(world)])
-    return not aim.over.is_set()
+    return stepped(world, aim, lambda: world.numbers[: quorum(world)])
 
 
 def stopped_worker(world, aim):

@@ -68,8 +68,8 @@ function semaphore(make) {
 
 async function main() {
   const ask = ledger();
-  await ask("hello", NAME);
   const under = LIBRARIES[LIBRARY]();
+  await ask("hello", NAME);
   while ((await ask("next"))[0] === "go") {
     let held = false;
     try {

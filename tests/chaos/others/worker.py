@@ -17,7 +17,6 @@ REST_SECONDS = 0.01
 class Ledger:
     def __init__(self):
         self._stream = socket.create_connection(("127.0.0.1", int(os.environ["LEDGER"]))).makefile("rw")
-        self.ask("hello", NAME)
 
     def ask(self, *words):
         self._stream.write(" ".join(map(str, words)) + "\n")
@@ -113,8 +112,14 @@ class Quorlock(Unlocked):
         self.lease.release()
 
 
+class Unasked(Quorlock):
+    def look(self):
+        return False
+
+
 LIBRARIES = {"unlocked": Unlocked, "redis-py": RedisPy, "python-redis-lock": PythonRedisLock, "redlock-py": RedlockPy,
-             "pottery": Pottery, "quorlock": Quorlock}
+             "pottery": Pottery, "quorlock": Quorlock,
+             "quorlock-one": Quorlock, "quorlock-unasked": Unasked}
 
 
 def attempt(ledger, lock):
@@ -141,7 +146,8 @@ def attempt(ledger, lock):
 
 
 def main():
-    ledger, lock = Ledger(), LIBRARIES[sys.argv[1]]()
+    lock, ledger = LIBRARIES[sys.argv[1]](), Ledger()
+    ledger.ask("hello", NAME)
     while ledger.ask("next") == ["go"]:
         attempt(ledger, lock)
     # A library's threads keep nothing that is wanted now.

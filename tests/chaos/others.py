@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The same workload and the same faults over other lock libraries: how many updates of a ledger does each lose?
 
-    others.py LIBRARY FAULT [--updates 10000] [--workers 8] [--keep]     one cell; `all` is every library, or every fault that a library can meet
+    others.py LIBRARY FAULT [--updates 10000] [--workers 8] [--keep]     one cell; or several with commas, and `all` for every one
     others.py --write          makes docs/explanation/others.md from the figures that were kept
     others.py --check          fails where that page is not what the figures say
 
-`--keep` keeps the figures of a run in others/results. A run ends with `N passed, M failed`: it fails where the fault struck too rarely, too few
+`--keep` keeps the figures of a run that counts in others/results. A run ends with `N passed, M failed`: it fails where the fault struck too rarely, too few
 updates were written, or a worker ended early. Lost updates are no failure: they are what is measured. others/README.md says the rest.
 """
 
@@ -30,7 +30,7 @@ import setups  # noqa: E402
 import strikes  # noqa: E402
 from ledger import Ledger  # noqa: E402
 
-UPDATES, WORKERS, SECONDS = 10_000, 8, 180
+UPDATES, WORKERS = 10_000, 8
 # For workers to start on a busy machine, and to end.
 START_SECONDS, END_SECONDS = 150.0, 20.0
 # A fault that has missed is tried again, until there were so many times as many tries as strikes are asked for.
@@ -93,7 +93,7 @@ def strike(world):
     done = fault.strike(world, aim)
     struck, aim = done if isinstance(done, tuple) else (done, aim)
     strikes.over(aim)
-    return {"from": began, "struck": bool(struck), "worker": aim.worker, "write": aim.answer, "lost": aim.lost, "others": aim.others}
+    return {"from": began, "held": len(world.held), "struck": bool(struck), "worker": aim.worker, "write": aim.answer, "lost": aim.lost, "others": aim.others}
 
 
 def strike_all(world, end):
@@ -138,7 +138,7 @@ def play(library, fault, updates, workers, seconds, folder):
         "workers": workers, "updates": figures["writes"], "lost": figures["lost_updates"], "refused": figures["stale"], "told": ledger.figures["told"],
         "strikes": sum(hit["struck"] for hit in hits), "harmed": sum(hit["struck"] and hit["lost"] > 0 for hit in hits), "hits": hits,
         "failed": {name: count for name, count in sorted(ledger.figures.items()) if name != "told"}, "unended": unended, "seconds": round(took, 1), "limit": seconds,
-        "wrong": wrong, "commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": platform.machine(),
+        "wrong": wrong, "commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": f"{os.cpu_count()} cores of {platform.machine()}",
     }
 
 
@@ -153,7 +153,7 @@ def cell(name, asked):
     library, fault = setups.LIBRARIES[name[0]], strikes.FAULTS[name[1]]
     with tempfile.TemporaryDirectory(prefix="qlothers") as folder:
         try:
-            figures = play(library, fault, asked.updates, asked.workers, asked.seconds, folder)
+            figures = play(library, fault, asked.updates, asked.workers, asked.seconds or fault.seconds, folder)
         except Exception as error:  # the other cells go on
             return None, [f"the run broke off: {type(error).__name__}: {error}"]
     return figures, page.refused(figures)
@@ -170,7 +170,7 @@ def report(name, figures, why):
 def apart(name, asked):
     """A cell in a process of its own: its ledger has threads."""
     words = [sys.executable, str(HERE / "others.py"), *name, "--updates", str(asked.updates), "--workers", str(asked.workers),
-             "--seconds", str(asked.seconds), *(["--keep"] if asked.keep else [])]
+             *(["--seconds", str(asked.seconds)] if asked.seconds else []), *(["--keep"] if asked.keep else []), "--ready"]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     print("\n".join(line for line in (done.stdout + done.stderr).splitlines() if not line.endswith(" failed")), flush=True)
     return done.returncode == 0
@@ -178,7 +178,7 @@ def apart(name, asked):
 
 def run(asked):
     cells = [(library, fault) for library, fault in page.cells()
-             if asked.library in ("all", library) and asked.fault in ("all", fault)]
+             if {"all", library} & set(asked.library.split(",")) and {"all", fault} & set(asked.fault.split(","))]
     if not cells:
         print("there is no such cell: see others/README.md", file=sys.stderr)
         return 2
@@ -187,11 +187,10 @@ def run(asked):
     if len(cells) == 1:
         figures, why = cell(cells[0], asked)
         report(cells[0], figures, why)
-        if figures and asked.keep:
+        if asked.keep and not why:
             page.keep(figures)
         good = int(not why)
     else:
-        asked.ready = True
         with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
             good = sum(pool.map(lambda name: apart(name, asked), cells))
     print(f"{good} passed, {len(cells) - good} failed")
@@ -204,7 +203,7 @@ def main():
     parser.add_argument("fault", nargs="?", default="all", help=f"{', '.join(strikes.FAULTS)}, all")
     parser.add_argument("--updates", type=int, default=UPDATES)
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="a library that is too slow for the updates has this long")
+    parser.add_argument("--seconds", type=float, help="a library that is too slow for the updates has this long; as the fault has it, without")
     parser.add_argument("--jobs", type=int, default=1, help="of several cells, so many at once")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--ready", action="store_true", help="the libraries are there, as the last run left them")

@@ -108,18 +108,19 @@ def counted(found, names, fault):
 
 
 def summary(found):
-    """What the page says first: of ours and of the others how many lose an update by each fault."""
-    def lose(names, fault):
+    """What the page says first: by each fault how many of the others lost an update, and how many updates ours did."""
+    def lose(kinds, fault):
+        names = [name for name, library in setups.LIBRARIES.items() if library.language != "ours" and library.servers in kinds]
         figures = counted(found, names, fault)
-        return f"{sum(one['lost'] > 0 for one in figures)} of {len(figures)}"
+        return f"{sum(one['lost'] > 0 for one in figures)} of {len(figures)}" if figures else "–"
 
-    others = [name for name, library in setups.LIBRARIES.items() if library.language != "ours"]
-    lines = [["fault", "other libraries that lost updates", "Quorlock"]]
-    for fault in strikes.FAULTS.values():
-        ours = ["quorlock" if "five" in fault.on else "quorlock-one"]
-        [said] = [f"{one['lost']} lost" for one in counted(found, ours, fault.name)] or ["not shown"]
-        lines.append([fault.title, lose(others, fault.name), said])
-    return markdown(lines)
+    def ours(name, fault):
+        return next((f"{one['lost']:,}" for one in counted(found, [name], fault)), "–")
+
+    rows = [["fault", "libraries of one server that lost updates", "libraries of several", "lost by Quorlock, five servers", "lost by Quorlock, one server"]]
+    rows += [[titled(fault), lose(["one"], name), lose(["five", "etcd"], name), ours("quorlock", name), ours("quorlock-one", name)]
+             for name, fault in strikes.FAULTS.items()]
+    return markdown(rows)
 
 
 def made(found):
@@ -136,7 +137,7 @@ def made(found):
         "summary": summary(found), "one": lost_of(found, one, faults), "five": lost_of(found, five, faults), "libraries": markdown(rows),
         "faults": markdown([["fault", "what is done"], *([titled(fault), fault.text] for fault in faults)]),
         "strikes": str(STRIKES), "updates": f"{UPDATES:,}", "think": f"{plain.think / 1000:g} s", "ttl": f"{plain.ttl / 1000:g} s",
-        "failover": f"{strikes.FAULTS['failover'].ttl / 1000:g} s", "seconds": listed({one["limit"] for one in figures}),
+        "failover": f"{strikes.FAULTS['failover'].ttl / 1000:g} s", "seconds": f"{plain.seconds:g}", "longer": f"{strikes.FAULTS['failover'].seconds:g}",
         "workers": listed({one["workers"] for one in figures}), "about": listed({one["servers"] for one in figures if one["servers"]}),
         "machine": listed({one["machine"] for one in figures}),
     }

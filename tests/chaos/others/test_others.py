@@ -22,9 +22,9 @@ import strikes  # noqa: E402
 from ledger import Ledger  # noqa: E402
 
 # Of a cell that counts.
-HIT = {"from": 0, "struck": True, "worker": "redis-py-1", "write": "ok", "lost": 1, "others": 1}
+HIT = {"from": 0, "held": 1, "struck": True, "worker": "redis-py-1", "write": "ok", "lost": 1, "others": 1}
 GOOD = {"library": "redis-py", "fault": "restart", "version": setups.LIBRARIES["redis-py"].version(), "servers": "redis-server 7", "workers": 8,
-        "updates": 10_007, "lost": 9, "refused": 0, "told": 0, "strikes": 10, "harmed": 9, "hits": [HIT] * 10, "wrong": [], "limit": 180.0, "machine": "m"}
+        "updates": 10_007, "lost": 9, "refused": 0, "told": 0, "strikes": 10, "harmed": 9, "hits": [HIT] * 10, "wrong": [], "machine": "m"}
 SECONDS = 10.0
 
 

@@ -192,7 +192,11 @@ def run(asked):
         good = int(not why)
     else:
         with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
-            good = sum(pool.map(lambda name: apart(name, asked), cells))
+            try:
+                good = sum(pool.map(lambda name: apart(name, asked), cells))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     print(f"{good} passed, {len(cells) - good} failed")
     return int(good < len(cells))
 

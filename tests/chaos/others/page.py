@@ -33,13 +33,18 @@ def refused(figures):
     why = list(figures["wrong"])
     # Without a lock there is no hold to aim at.
     floor = STRIKES if figures["library"] != setups.UNLOCKED else 0
-    if figures["strikes"] < floor:
+    if figures["strikes"] < floor and not locked_out(figures):
         why.append(f"the fault struck {figures['strikes']} times, at least {floor} are asked for")
     if figures["updates"] < UPDATES:
         why.append(f"{figures['updates']} updates were written, at least {UPDATES} are asked for")
     if figures["strikes"] != sum(hit["struck"] for hit in figures["hits"]):
         why.append("the strikes are not those that are listed")
     return why
+
+
+def locked_out(figures):
+    """Whether no worker got the lock while the fault was prepared, each time that this was tried."""
+    return len(figures["hits"]) >= STRIKES and not any(hit["worker"] for hit in figures["hits"])
 
 
 def path(library, results=RESULTS):
@@ -73,12 +78,12 @@ def keep(figures, results=RESULTS):
 def shown(library, fault, found):
     """A cell of the table."""
     if not meets(library, fault):
-        if fault.fenced:
-            return "no fences"
-        return "–"
+        return "no fences" if fault.fenced and library.servers != "none" else "–"
     figures = found.get((library.name, fault.name))
     if figures is None or refused(figures):
         return "not shown"
+    if locked_out(figures):
+        return "no lock"
     lost = f"**{figures['lost']:,}**" if figures["lost"] else "0"
     of = "" if figures["updates"] >= 10_000 else f" of {figures['updates']:,}"
     return f"{lost}{of} ({figures['harmed']}/{figures['strikes']})"
@@ -104,7 +109,8 @@ def lost_of(found, names, faults):
 
 def counted(found, names, fault):
     """Of some libraries the figures of one fault that count."""
-    return [found[name, fault] for name in names if (name, fault) in found and not refused(found[name, fault])]
+    return [found[name, fault] for name in names if (name, fault) in found and not refused(found[name, fault])
+            and not locked_out(found[name, fault])]
 
 
 def summary(found):
@@ -126,7 +132,7 @@ def summary(found):
 def made(found):
     """The page."""
     faults = list(strikes.FAULTS.values())
-    five = [name for name, library in setups.LIBRARIES.items() if library.servers in ("none", "five", "etcd")]
+    five = [name for name, library in setups.LIBRARIES.items() if library.servers in ("five", "etcd")]
     one = [name for name, library in setups.LIBRARIES.items() if library.servers in ("none", "one")]
     figures = list(found.values())
     rows = [["library", "version", "servers", "set up", "asked", "fence"]]
@@ -136,7 +142,7 @@ def made(found):
     words = {
         "summary": summary(found), "one": lost_of(found, one, faults), "five": lost_of(found, five, faults), "libraries": markdown(rows),
         "faults": markdown([["fault", "what is done"], *([titled(fault), fault.text] for fault in faults)]),
-        "strikes": str(STRIKES), "updates": f"{UPDATES:,}", "think": f"{plain.think / 1000:g} s", "ttl": f"{plain.ttl / 1000:g} s",
+        "strikes": str(STRIKES), "patience": f"{strikes.PATIENCE_SECONDS:g}", "updates": f"{UPDATES:,}", "think": f"{plain.think / 1000:g} s", "ttl": f"{plain.ttl / 1000:g} s",
         "failover": f"{strikes.FAULTS['failover'].ttl / 1000:g} s", "seconds": f"{plain.seconds:g}", "longer": f"{strikes.FAULTS['failover'].seconds:g}",
         "workers": listed({one["workers"] for one in figures}), "about": listed({one["servers"] for one in figures if one["servers"]}),
         "machine": listed({one["machine"] for one in figures}),

@@ -73,7 +73,7 @@ LIBRARIES = {library.name: library for library in (
     Library(UNLOCKED, "no lock at all", "ours", "none", ""),
     Library("quorlock", "**Quorlock**", "ours", "five", "lock:{ledger}", setup="`Client(nodes, ttl, max_ttl)`, `acquire`, `release`",
             look="`is_held()`", fence="`fence`"),
-    Library("quorlock-unasked", "**Quorlock**, not asked before the write", "ours", "five", "lock:{ledger}", setup="the same"),
+    Library("quorlock-unasked", "**Quorlock**, not asked before the write", "ours", "five", "lock:{ledger}", setup="the same", fence="`fence`"),
     Library("quorlock-one", "**Quorlock**, one server", "ours", "one", "lock:{ledger}", setup="the same", look="`is_held()`", fence="`fence`"),
     Library("redis-py", "redis-py `Lock`", "python", "one", "ledger", "redis", "`lock(name, timeout)`"),
     Library("python-redis-lock", "python-redis-lock", "python", "one", "lock:ledger", "python-redis-lock", "`expire`, `auto_renewal=True`"),
@@ -154,6 +154,17 @@ class Servers:
             yield
         finally:
             self.stage.cont(*numbers)
+
+    @contextlib.contextmanager
+    def full(self, *numbers):
+        """These have no memory left: they refuse what needs some, at once, and keep what they have."""
+        for number in numbers:
+            self.stage.redis(number, "CONFIG", "SET", "maxmemory", "1")
+        try:
+            yield
+        finally:
+            for number in numbers:
+                self.stage.redis(number, "CONFIG", "SET", "maxmemory", "0")
 
     def restart(self, number):
         self.stage.restart(number)

@@ -88,15 +88,15 @@ def restart(world, aim):
     return not aim.over.is_set()
 
 
-@fault("one restarts, two were away", "Two of five servers hang while the lock is won on the others. One of these restarts without its data, and the two go on.",
-       on=("five",), early=True)
-def restart_away(world, _aim):
-    away = world.numbers[-2:]
-    with world.stopped(*away):
+@fault("one restarts, two were full", "Two of five servers have no memory left, and refuse writes, while the lock is won on the others. One of these restarts without its data, and "
+       "the two take writes again.", on=("five",), early=True)
+def restart_full(world, _aim):
+    full = world.numbers[-2:]
+    with world.full(*full):
         # What was won before is over, and this round's lock is not on the two.
-        world.ledger.await_writes(world.ledger.writes() + 2 * world.workers, PATIENCE_SECONDS)
+        world.ledger.await_writes(world.ledger.writes() + 2, PATIENCE_SECONDS)
         aim = world.aim()
-        struck = inside(world, aim)
+        struck = inside(world, aim) and not set(world.held) & set(full)
         if struck:
             world.restart(world.held[0])
             struck = not aim.over.is_set()

@@ -156,6 +156,13 @@ class Figures(unittest.TestCase):
         self.assertEqual(self.refused(updates=999), ["999 updates were written, at least 1000 are asked for"])
         self.assertEqual(self.refused(wrong=["a worker ended"]), ["a worker ended"])
 
+    def test_a_library_that_gives_no_lock_is_said_to(self):
+        none = {"strikes": 0, "harmed": 0, "lost": 0, "hits": [HIT | {"struck": False, "worker": None}] * 5}
+        self.assertEqual(self.refused(**none), [])
+        self.assertEqual(self.cell("redis-py", "restart", **none), "no lock")
+        self.assertEqual(len(self.refused(**(none | {"hits": none["hits"][1:]}))), 1)
+        self.assertEqual(len(self.refused(**(none | {"hits": none["hits"] + [HIT | {"struck": False}]}))), 1)
+
     def test_strikes_that_missed_are_none(self):
         self.assertEqual(self.refused(hits=[HIT] * 9 + [HIT | {"struck": False}]), ["the strikes are not those that are listed"])
 

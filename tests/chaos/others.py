@@ -88,7 +88,7 @@ class World:
 def strike(world):
     """Lets the fault happen to one hold: whether it struck, and what came of the hold."""
     fault = world.fault
-    began = world.ledger.writes()
+    began, world.held = world.ledger.writes(), []
     aim = None if fault.early else world.aim()
     done = fault.strike(world, aim)
     struck, aim = done if isinstance(done, tuple) else (done, aim)
@@ -113,7 +113,7 @@ def play(library, fault, updates, workers, seconds, folder):
     """A run; returns its figures."""
     servers, wrong, hits = setups.servers(library, fault, folder), [], []
     try:
-        with Ledger(updates, honour=fault.fenced) as ledger:
+        with Ledger(updates, fault.fenced, (fault.think + fault.ttl) / 2000) as ledger:
             world = World(library, fault, ledger, servers, folder, workers)
             try:
                 world.start()
@@ -137,7 +137,7 @@ def play(library, fault, updates, workers, seconds, folder):
         "library": library.name, "fault": fault.name, "version": library.version(), "servers": servers.about, "ttl_ms": fault.ttl,
         "workers": workers, "updates": figures["writes"], "lost": figures["lost_updates"], "refused": figures["stale"], "told": ledger.figures["told"],
         "strikes": sum(hit["struck"] for hit in hits), "harmed": sum(hit["struck"] and hit["lost"] > 0 for hit in hits), "hits": hits,
-        "failed": {name: count for name, count in sorted(ledger.figures.items()) if name != "told"}, "unended": unended, "seconds": round(took, 1), "limit": seconds,
+        "failed": {name: count for name, count in sorted(ledger.figures.items()) if name != "told"}, "unended": unended, "overdue": ledger.overdue, "seconds": round(took, 1), "limit": seconds,
         "wrong": wrong, "commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": f"{os.cpu_count()} cores of {platform.machine()}",
     }
 

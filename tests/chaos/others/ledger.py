@@ -7,6 +7,7 @@ has to think before it writes, in ms. A fault is aimed at one round: its reader 
 
 import socketserver
 import threading
+import time
 from collections import Counter
 
 from protected import Resource
@@ -23,17 +24,22 @@ class Aim:
     def __init__(self, think_ms, hold_back):
         self.think_ms, self.worker, self.answer = think_ms, None, None
         self.lost = self.others = 0
+        # Whether the fault itself stops the holder.
+        self.pauses = hold_back
         self.taken, self.arrived, self.over, self.free = (threading.Event() for _ in range(4))
         if not hold_back:
             self.free.set()
 
 
 class Ledger:
-    def __init__(self, updates, honour=False):
+    """`overdue`: a round that lasts for longer than this many seconds, of which the machine is the cause and no fault, is counted apart."""
+
+    def __init__(self, updates, honour=False, overdue=60.0):
         self.resource, self.updates, self._limit = Resource(honour), updates, 0
         self.figures, self.ended, self._greeted = Counter(), False, set()
         self._lock, self._aim, self._inside = threading.Lock(), None, {}
         self._changed = threading.Condition(self._lock)
+        self._overdue, self._began, self.overdue = overdue, {}, 0
 
     def __enter__(self):
         ledger = self
@@ -68,6 +74,9 @@ class Ledger:
 
     def _answer(self, name, words):
         with self._lock:
+            if words[0] in ("write", "lost"):
+                pauses = name in self._inside and self._inside[name].pauses
+                self.overdue += time.monotonic() - self._began[name] > self._overdue and not pauses
             if words[0] == "write" and name in self._inside:
                 aim = self._inside[name]
                 aim.arrived.set()
@@ -98,6 +107,7 @@ class Ledger:
             self._inside[name] = aim
             aim.worker, think = name, aim.think_ms
             aim.taken.set()
+        self._began[name] = time.monotonic()
         return f"{number} {think}"
 
     def _write(self, name, words):

@@ -35,6 +35,8 @@ def refused(figures):
     floor = STRIKES if figures["library"] != setups.UNLOCKED else 0
     if figures["strikes"] < floor and not locked_out(figures):
         why.append(f"the fault struck {figures['strikes']} times, at least {floor} are asked for")
+    if figures["overdue"]:
+        why.append(f"{figures['overdue']} rounds lasted for as long as a lock may, and no fault was the reason: the machine stood still")
     if figures["updates"] < UPDATES:
         why.append(f"{figures['updates']} updates were written, at least {UPDATES} are asked for")
     if figures["strikes"] != sum(hit["struck"] for hit in figures["hits"]):

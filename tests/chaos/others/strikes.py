@@ -27,7 +27,7 @@ class Fault:
     think: int = 1200
     strikes: int = 10
     # A library that is too slow for all updates has this long.
-    seconds: float = 180.0
+    seconds: float = 120.0
     # Which set of servers it takes: `one`, `five`, `replicas`, or any.
     on: tuple = ("one", "five", "etcd")
     fenced: bool = False
@@ -58,7 +58,8 @@ def inside(world, aim):
 
 
 def over(aim):
-    return aim.over.wait(PATIENCE_SECONDS)
+    """Waits until the round has ended that was aimed at, if one was."""
+    return aim.worker is not None and aim.over.wait(PATIENCE_SECONDS)
 
 
 def quorum(world):
@@ -114,7 +115,7 @@ def restarts(world, aim):
 
 
 @fault("failover", "A master with two replicas, which are behind, is killed; sentinels promote one that lacks the lock.", on=("replicas",),
-       ttl=10_000, think=8000, strikes=5, seconds=300.0, early=True)
+       ttl=10_000, think=8000, strikes=5, seconds=240.0, early=True)
 def failover(world, _aim):
     stage = world.stage
     stage.await_order(1, FAILOVER_SECONDS)
@@ -164,7 +165,7 @@ def clocks(world, aim):
 
 def stopped_worker(world, aim):
     """Stops the worker until the ttl is over, and another has written, or might have."""
-    begun = time.monotonic()
+    begun, aim.pauses = time.monotonic(), True
     world.signal(aim.worker, signal.SIGSTOP)
     world.ledger.wait(lambda: aim.others > 0, 2 * BEYOND * world.ttl / 1000)
     time.sleep(max(0.0, begun + BEYOND * world.ttl / 1000 - time.monotonic()))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import unittest.mock
 
@@ -24,7 +25,7 @@ from ledger import Ledger  # noqa: E402
 # Of a cell that counts.
 HIT = {"from": 0, "held": 1, "struck": True, "worker": "redis-py-1", "write": "ok", "lost": 1, "others": 1}
 GOOD = {"library": "redis-py", "fault": "restart", "version": setups.LIBRARIES["redis-py"].version(), "servers": "redis-server 7", "workers": 8,
-        "updates": 10_007, "lost": 9, "refused": 0, "told": 0, "strikes": 10, "harmed": 9, "hits": [HIT] * 10, "wrong": [], "machine": "m"}
+        "updates": 10_007, "lost": 9, "refused": 0, "told": 0, "overdue": 0, "strikes": 10, "harmed": 9, "hits": [HIT] * 10, "wrong": [], "machine": "m"}
 SECONDS = 10.0
 
 
@@ -111,6 +112,17 @@ class TheLedger(unittest.TestCase):
             self.assertTrue(aim.over.wait(SECONDS))
             self.assertEqual((aim.others, aim.lost), (1, 1))
 
+    def test_a_round_that_the_machine_held_up_is_counted_and_one_that_a_fault_stopped_is_not(self):
+        for pauses in (False, True):
+            with self.two() as (ledger, a, _):
+                ledger._overdue = 0.01
+                aim = ledger.aim(0)
+                a.ask("read", "ledger", 0)
+                aim.pauses = pauses
+                time.sleep(0.02)
+                a.ask("write", "ledger", 0, 1)
+                self.assertEqual(ledger.overdue, 0 if pauses else 1)
+
     def test_no_round_begins_beyond_what_is_allowed(self):
         with Ledger(3) as ledger, Worker(ledger, "a") as a:
             self.assertTrue(ledger.await_workers(1, SECONDS))
@@ -154,6 +166,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(self.refused(), [])
         self.assertEqual(self.refused(strikes=4, hits=[HIT] * 4), ["the fault struck 4 times, at least 5 are asked for"])
         self.assertEqual(self.refused(updates=999), ["999 updates were written, at least 1000 are asked for"])
+        self.assertIn("2 rounds lasted", *self.refused(overdue=2))
         self.assertEqual(self.refused(wrong=["a worker ended"]), ["a worker ended"])
 
     def test_a_library_that_gives_no_lock_is_said_to(self):

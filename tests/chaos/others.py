@@ -179,6 +179,8 @@ def apart(name, asked):
 def run(asked):
     cells = [(library, fault) for library, fault in page.cells()
              if {"all", library} & set(asked.library.split(",")) and {"all", fault} & set(asked.fault.split(","))]
+    if asked.missing:
+        cells = [name for name in cells if name not in page.kept()]
     if not cells:
         print("there is no such cell: see others/README.md", file=sys.stderr)
         return 2
@@ -210,6 +212,7 @@ def main():
     parser.add_argument("--seconds", type=float, help="a library that is too slow for the updates has this long; as the fault has it, without")
     parser.add_argument("--jobs", type=int, default=1, help="of several cells, so many at once")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--missing", action="store_true", help="only cells of which no figures are kept")
     parser.add_argument("--ready", action="store_true", help="the libraries are there, as the last run left them")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")

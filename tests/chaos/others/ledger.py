@@ -32,7 +32,7 @@ class Aim:
 
 
 class Ledger:
-    """`overdue`: a round that lasts for longer than this many seconds, of which the machine is the cause and no fault, is counted apart."""
+    """`overdue`: a round that lasts for longer than this many seconds, for which the machine is the cause and no fault, is counted if it loses an update."""
 
     def __init__(self, updates, honour=False, overdue=60.0):
         self.resource, self.updates, self._limit = Resource(honour), updates, 0
@@ -74,15 +74,16 @@ class Ledger:
 
     def _answer(self, name, words):
         with self._lock:
-            if words[0] in ("write", "lost"):
-                pauses = name in self._inside and self._inside[name].pauses
-                self.overdue += time.monotonic() - self._began[name] > self._overdue and not pauses
+            took = time.monotonic() - self._began.pop(name) if words[0] in ("write", "lost") else 0
+            late = took > self._overdue and not (name in self._inside and self._inside[name].pauses)
+            before = self.resource.figures["lost_updates"]
             if words[0] == "write" and name in self._inside:
                 aim = self._inside[name]
                 aim.arrived.set()
                 # Others go on meanwhile: the lock is let go.
                 self._changed.wait_for(aim.free.is_set)
             said = getattr(self, "_" + words[0])(name, words)
+            self.overdue += late and self.resource.figures["lost_updates"] > before
             self._changed.notify_all()
             return said
 

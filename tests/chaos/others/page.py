@@ -36,7 +36,7 @@ def refused(figures):
     if figures["strikes"] < floor and not locked_out(figures):
         why.append(f"the fault struck {figures['strikes']} times, at least {floor} are asked for")
     if figures["overdue"]:
-        why.append(f"{figures['overdue']} rounds lasted for as long as a lock may, and no fault was the reason: the machine stood still")
+        why.append(f"{figures['overdue']} rounds lost updates because the machine stood still, and no fault was the reason")
     if figures["updates"] < UPDATES:
         why.append(f"{figures['updates']} updates were written, at least {UPDATES} are asked for")
     if figures["strikes"] != sum(hit["struck"] for hit in figures["hits"]):

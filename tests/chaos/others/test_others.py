@@ -112,16 +112,19 @@ class TheLedger(unittest.TestCase):
             self.assertTrue(aim.over.wait(SECONDS))
             self.assertEqual((aim.others, aim.lost), (1, 1))
 
-    def test_a_round_that_the_machine_held_up_is_counted_and_one_that_a_fault_stopped_is_not(self):
-        for pauses in (False, True):
-            with self.two() as (ledger, a, _):
+    def test_an_update_that_is_lost_because_the_machine_stood_still_is_told_apart(self):
+        for pauses, loses in ((False, True), (True, True), (False, False)):
+            with self.two() as (ledger, a, b):
                 ledger._overdue = 0.01
                 aim = ledger.aim(0)
                 a.ask("read", "ledger", 0)
                 aim.pauses = pauses
+                if loses:
+                    b.ask("read", "ledger", 0)
+                    b.ask("write", "ledger", 0, 1)
                 time.sleep(0.02)
                 a.ask("write", "ledger", 0, 1)
-                self.assertEqual(ledger.overdue, 0 if pauses else 1)
+                self.assertEqual(ledger.overdue, int(loses and not pauses))
 
     def test_no_round_begins_beyond_what_is_allowed(self):
         with Ledger(3) as ledger, Worker(ledger, "a") as a:
@@ -166,7 +169,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(self.refused(), [])
         self.assertEqual(self.refused(strikes=4, hits=[HIT] * 4), ["the fault struck 4 times, at least 5 are asked for"])
         self.assertEqual(self.refused(updates=999), ["999 updates were written, at least 1000 are asked for"])
-        self.assertIn("2 rounds lasted", *self.refused(overdue=2))
+        self.assertIn("2 rounds lost updates because", *self.refused(overdue=2))
         self.assertEqual(self.refused(wrong=["a worker ended"]), ["a worker ended"])
 
     def test_a_library_that_gives_no_lock_is_said_to(self):

@@ -115,7 +115,7 @@ def restarts(world, aim):
 
 
 @fault("failover", "A master with two replicas, which are behind, is killed; sentinels promote one that lacks the lock.", on=("replicas",),
-       ttl=10_000, think=8000, strikes=5, seconds=240.0, early=True)
+       ttl=15_000, think=12_000, strikes=5, seconds=400.0, early=True)
 def failover(world, _aim):
     stage = world.stage
     stage.await_order(1, FAILOVER_SECONDS)

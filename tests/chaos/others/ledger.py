@@ -39,6 +39,7 @@ class Ledger:
         self.figures, self.ended, self._greeted = Counter(), False, set()
         self._lock, self._aim, self._inside = threading.Lock(), None, {}
         self._changed = threading.Condition(self._lock)
+        self._resting = False
         self._overdue, self._began, self.overdue = overdue, {}, 0
 
     def __enter__(self):
@@ -92,7 +93,7 @@ class Ledger:
         return "ok"
 
     def _next(self, _name, _words):
-        self._changed.wait_for(lambda: self._over() or self.writes() < self._limit)
+        self._changed.wait_for(lambda: self._over() or not self._resting and self.writes() < self._limit)
         return "end" if self._over() else "go"
 
     def _over(self):
@@ -143,6 +144,16 @@ class Ledger:
 
     def writes(self):
         return self.resource.figures["writes"]
+
+    def rest(self):
+        """No round begins until `go_on`; those that are under way end."""
+        with self._lock:
+            self._resting = True
+
+    def go_on(self):
+        with self._lock:
+            self._resting = False
+            self._changed.notify_all()
 
     def await_workers(self, count, seconds):
         """Waits until so many have said hello; none begins a round before more are allowed."""

@@ -37,7 +37,7 @@ def refused(figures):
         why.append(f"the fault struck {figures['strikes']} times, at least {floor} are asked for")
     if figures["overdue"]:
         why.append(f"{figures['overdue']} rounds lost updates because the machine stood still, and no fault was the reason")
-    if figures["updates"] < UPDATES:
+    if figures["updates"] < UPDATES and not locked_out(figures):
         why.append(f"{figures['updates']} updates were written, at least {UPDATES} are asked for")
     if figures["strikes"] != sum(hit["struck"] for hit in figures["hits"]):
         why.append("the strikes are not those that are listed")
@@ -144,7 +144,7 @@ def made(found):
     words = {
         "summary": summary(found), "one": lost_of(found, one, faults), "five": lost_of(found, five, faults), "libraries": markdown(rows),
         "faults": markdown([["fault", "what is done"], *([titled(fault), fault.text] for fault in faults)]),
-        "strikes": str(STRIKES), "patience": f"{strikes.PATIENCE_SECONDS:g}", "updates": f"{UPDATES:,}", "think": f"{plain.think / 1000:g} s", "ttl": f"{plain.ttl / 1000:g} s",
+        "strikes": str(STRIKES), "patience": f"{strikes.TAKEN_SECONDS:g}", "updates": f"{UPDATES:,}", "think": f"{plain.think / 1000:g} s", "ttl": f"{plain.ttl / 1000:g} s",
         "failover": f"{strikes.FAULTS['failover'].ttl / 1000:g} s", "seconds": f"{plain.seconds:g}", "longer": f"{strikes.FAULTS['failover'].seconds:g}",
         "workers": listed({one["workers"] for one in figures}), "about": listed({one["servers"] for one in figures if one["servers"]}),
         "machine": listed({one["machine"] for one in figures}),

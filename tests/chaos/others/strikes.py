@@ -11,7 +11,7 @@ from typing import Callable
 # Beyond the ttl: for a hang, a pause, and a step of a clock.
 BEYOND = 1.5
 # For a round to come, and to end.
-PATIENCE_SECONDS = 20.0
+TAKEN_SECONDS, PATIENCE_SECONDS = 10.0, 20.0
 FAILOVER_SECONDS = 40.0
 LOOK_SECONDS = 0.1
 
@@ -50,7 +50,7 @@ def fault(title, text, **more):
 
 def inside(world, aim):
     """Waits for the round that is aimed at; whether the lock is on servers, which it leaves in `world.held`."""
-    if not aim.taken.wait(PATIENCE_SECONDS):
+    if not aim.taken.wait(TAKEN_SECONDS):
         return False
     world.held = world.holders()
     # Any of them may be the one that fails.

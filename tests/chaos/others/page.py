@@ -156,7 +156,7 @@ def made(found):
 
 
 def listed(values):
-    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values))
+    return " or ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values))
 
 
 def wrong(found):

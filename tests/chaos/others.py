@@ -179,11 +179,11 @@ def apart(name, asked):
 def run(asked):
     cells = [(library, fault) for library, fault in page.cells()
              if {"all", library} & set(asked.library.split(",")) and {"all", fault} & set(asked.fault.split(","))]
-    if asked.missing:
-        cells = [name for name in cells if name not in page.kept()]
     if not cells:
         print("there is no such cell: see others/README.md", file=sys.stderr)
         return 2
+    if asked.missing:
+        cells = [name for name in cells if name not in page.kept()]
     for language in sorted({setups.LIBRARIES[library].language for library, _ in cells} if not asked.ready else ()):
         setups.get(language)
     if len(cells) == 1:

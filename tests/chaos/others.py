@@ -203,6 +203,11 @@ def run(asked):
     return int(good < len(cells))
 
 
+def ended(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", nargs="?", help=f"{', '.join(setups.LIBRARIES)}, all")
@@ -217,8 +222,8 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
-    # An exception, so that servers and workers end with us.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # An exception, so that servers and workers end with us; once, so that a second one does not break that off.
+    signal.signal(signal.SIGTERM, ended)
     if asked.write or asked.check:
         return page.main(asked.write)
     if not asked.library:

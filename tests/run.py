@@ -156,8 +156,6 @@ TEST = [
 GATE = [
     Step("sim-more", ["target/release/quorlock-sim", "run", "--schedules", "80000", "--from", "20000"]),
     Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "40000"]),
-    # The same of C under sanitizers; in valgrind: tests/full.py.
-    Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=5),
     Step("rust-drawn", [sys.executable, "tests/rust/programs.py"], floor=20_000),
     Step("c-drawn", [sys.executable, "tests/c/run.py", "--part", "drawn"], floor=5),
     # Wrong arguments, with a marker where a secret stands: of each language (C's are part of the step before), and the command.
@@ -183,8 +181,8 @@ GATE = [
     Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5),
     # Of what threads share: every order of their steps, and bugs that are seen in some.
     Step("loom", [sys.executable, "tests/loom.py"], floor=12),
-    # Undefined behaviour in what decides, parses and hands over, looked for by Miri.
-    Step("miri", [sys.executable, "tests/miri.py"], floor=50),
+    # The rules by Z3 and by TLC, and the code beside them.
+    Step("prove", [sys.executable, "docs/proof/prove.py"], floor=10_000),
     Step("mutation-tools", [sys.executable, "tests/test_mutation.py"], floor=6),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"]),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250),
@@ -235,12 +233,13 @@ GATE = [
     # What others have made: checksums, sources, licences, and that the jobs which may publish build nothing.
     Step("supply", [sys.executable, "tests/test_supply.py", "-v"], floor=12),
     Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=14),
-    Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
-         floor=4),
     chaos_tools("ledger", 5, "demo"),
     # Instructions and allocations of what users do most, and that the step sees a change.
     Step("counts", [sys.executable, "tests/counts/run.py"], floor=4),
     Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=7),
+    # Other lock libraries under the same faults: the ledger, the floors, and the page of the figures that are kept. They run by hand.
+    Step("others-tools", [PYTHON, "-m", "unittest", "-v", "tests/chaos/others/test_others.py"], floor=17),
+    Step("others-page", [PYTHON, "tests/chaos/others.py", "--check"]),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),
@@ -288,6 +287,13 @@ FULL = [
     chaos("jobs-too-short", "jobs", "--ticks", "8", "--every", "0.4", must_say=r"[1-9]\d* ticks did not run once"),
     chaos("leaders-careless", "leaders", "--times", "1", "--careless", must_say=r"[1-9]\d* of \d+ steps of an old leader that believed to lead"),
     chaos("names-unsorted", "names", "--seconds", "8", "--unsorted", must_say=r"[1-9]\d* waits were used up"),
+    # C under sanitizers; in valgrind: tests/full.py.
+    Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=5),
+    # Undefined behaviour in what decides, parses and hands over, looked for by Miri.
+    Step("miri", [sys.executable, "tests/miri.py"], floor=50),
+    # This machine's packages in empty folders; all of them: `make dist-check`.
+    Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
+         floor=4),
     # Those whose library comes from a registry.
     Step("migrate", [PYTHON, "tests/interop/pages.py", "registry"], floor=20),
 ]

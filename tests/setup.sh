@@ -56,6 +56,9 @@ case $what in
 gate)
     # The judge of histories that others wrote; any Go since 1.19 builds it.
     need go golang-go
+    # TLC is Java's, and comes by Maven.
+    need java default-jre-headless
+    need mvn maven
     ;;
 full | redisson)
     # Redisson is Java's.

@@ -149,7 +149,10 @@ impl Stage {
         terms: (Duration, bool, bool),
         outcome: &Result<(), Error>,
     ) {
-        let outcome = outcome.as_ref().map(|()| ()).map_err(Error::kind);
+        let outcome = match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.kind()),
+        };
         self.world
             .traces_extended((index, lease), asked, terms, outcome);
     }

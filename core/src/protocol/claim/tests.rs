@@ -1,8 +1,6 @@
 //! The claim alone, over a world that a test makes up: the conditions of winning one by one, and
 //! drawn events.
 
-mod exhaustive;
-
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 

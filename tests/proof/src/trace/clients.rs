@@ -271,10 +271,10 @@ impl Clients {
                 match request.keys.mode {
                     Mode::AnySlot(_) => claim.any_slot = true,
                     // guard: the slot that the home has chosen
-                    Mode::Slot(slot) if claim.any_slot && claim.chosen.is_some() => {
-                        if claim.chosen != Some(slot) {
-                            return refuse("asks for a slot that its home has not chosen");
-                        }
+                    Mode::Slot(slot)
+                        if claim.any_slot && claim.chosen.is_some_and(|chosen| chosen != slot) =>
+                    {
+                        return refuse("asks for a slot that its home has not chosen");
                     }
                     _ => {}
                 }
@@ -358,6 +358,10 @@ impl Clients {
     }
 
     /// An answer reaches its client.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a step of the trace has so many parts"
+    )]
     pub fn hears(
         &mut self,
         client: usize,

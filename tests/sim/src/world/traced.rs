@@ -85,13 +85,12 @@ impl World {
 impl Inner {
     /// Adds a step, where a trace is kept.
     pub(super) fn traces(&mut self, step: impl FnOnce(&Inner) -> Step) {
-        if self.trace.is_some() {
-            let (at, step) = (self.time, step(self));
-            self.trace
-                .as_mut()
-                .expect("kept")
-                .0
-                .push(Traced { at, step });
+        if self.trace.is_none() {
+            return;
+        }
+        let (at, step) = (self.time, step(self));
+        if let Some(trace) = &mut self.trace {
+            trace.0.push(Traced { at, step });
         }
     }
 

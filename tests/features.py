@@ -38,8 +38,9 @@ def lacking(lock_file):
     dependencies = tomllib.loads((ROOT / "core" / "Cargo.toml").read_text())["dependencies"]
     always = {name for name, how in dependencies.items() if not (isinstance(how, dict) and how.get("optional"))}
     packages = tomllib.loads(lock_file.read_text())["package"]
-    core, = (package for package in packages if package["name"] == "quorlock")
-    return sorted(always - {known.split()[0] for known in core["dependencies"]})
+    # A workspace of other libraries alone has no core.
+    cores = [package for package in packages if package["name"] == "quorlock"]
+    return sorted({name for core in cores for name in always - {known.split()[0] for known in core["dependencies"]}})
 
 
 def main():

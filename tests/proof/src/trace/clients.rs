@@ -158,6 +158,13 @@ impl Clients {
         );
     }
 
+    /// A client ends.
+    pub fn ends(&mut self, client: usize) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.closed = true;
+        }
+    }
+
     /// Time goes on: whether all of this moment was done that belongs together.
     pub fn settles(&mut self) -> Result<(), Refused> {
         for token in std::mem::take(&mut self.released) {

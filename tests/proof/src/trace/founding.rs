@@ -192,12 +192,9 @@ impl Founding {
         let (terms, words) = (self.terms.get(&between.client)?, Record::of(new));
         // The node: "init".
         let written = before.0 == *old;
-        let quarantined = before.1.unwrap_or_default().max(whole(*quarantine));
+        let longer = Some(whole(*quarantine)).filter(|long| *long > before.1.unwrap_or_default());
         let expected = if written {
-            (
-                Some(new.clone()),
-                Some(quarantined).filter(|q| !q.is_zero()),
-            )
+            (Some(new.clone()), longer.or(before.1))
         } else {
             before.clone()
         };

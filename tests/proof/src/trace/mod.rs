@@ -9,6 +9,7 @@ pub mod users;
 pub mod view;
 
 use quorlock_sim::trace::{Step, Trace, Traced};
+use quorlock_sim::world::FaultEvent;
 
 use crate::spec::Action;
 use crate::spec::claim::nanos;
@@ -153,6 +154,9 @@ impl Checker {
                 .counts(record.as_ref(), request, view, *voted, outcome)?,
             Step::Fault(fault) => {
                 self.nodes.fault(*fault);
+                if let FaultEvent::CrashClient(client) = fault {
+                    self.clients.ends(*client);
+                }
                 return Ok(());
             }
             Step::Stands { hold, now, .. }

@@ -180,11 +180,16 @@ fn step(
                     format!("answers {found:?}, where {answer:?} is allowed")
                 }));
             }
-            let told: Vec<_> = nodes.iter().flat_map(|node| node.called.clone()).collect();
+            let mut told: Vec<_> = nodes.iter().flat_map(|node| node.called.clone()).collect();
             let called = called
                 .iter()
                 .map(|(inbox, hint)| (inbox.to_vec(), hint.number, hint.slot));
-            let called: Vec<_> = called.collect();
+            // Slots are looked at in an order of their own.
+            let mut called: Vec<_> = called.collect();
+            if nodes.len() > 1 {
+                told.sort();
+                called.sort();
+            }
             if told != called {
                 return Err(Refused::new(action, || {
                     format!("calls {called:?}, where {told:?} is allowed")

@@ -234,11 +234,7 @@ GATE = [
     Step("supply", [sys.executable, "tests/test_supply.py", "-v"], floor=12),
     Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=14),
     chaos_tools("ledger", 5, "demo"),
-    # Instructions and allocations of what users do most, and that the step sees a change.
-    Step("counts", [sys.executable, "tests/counts/run.py"], floor=4),
-    Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=7),
     # Other lock libraries under the same faults: the ledger, the floors, and the page of the figures that are kept. They run by hand.
-    Step("others-tools", [PYTHON, "-m", "unittest", "-v", "tests/chaos/others/test_others.py"], floor=17),
     Step("others-page", [PYTHON, "tests/chaos/others.py", "--check"]),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
@@ -294,6 +290,10 @@ FULL = [
     # This machine's packages in empty folders; all of them: `make dist-check`.
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
          floor=4),
+    # Instructions and allocations of what users do most, and that the step sees a change; and the ledger of other libraries.
+    Step("counts", [sys.executable, "tests/counts/run.py"], floor=4),
+    Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=7),
+    Step("others-tools", [PYTHON, "-m", "unittest", "-v", "tests/chaos/others/test_others.py"], floor=17),
     # Those whose library comes from a registry.
     Step("migrate", [PYTHON, "tests/interop/pages.py", "registry"], floor=20),
 ]

@@ -67,7 +67,9 @@ fn wrong(toml: &str, protocol: &str, promises: &str) -> Vec<String> {
         .collect();
     let scripts = protocol
         .split('`')
-        .filter_map(|word| word.strip_suffix(".lua"));
+        .filter_map(|word| word.strip_suffix(".lua"))
+        // A part of scripts is named behind dashes.
+        .filter(|word| !word.starts_with("---"));
     // Those that stand within others are no messages.
     let scripts = scripts.take_while(|name| *name != "line" && *name != "guard");
     let scripts: BTreeSet<&str> = scripts.collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Instant, Op, Reply};
+use quorlock::sim::{Instant, Reply};
 use quorlock_proof::trace::Checker;
 use quorlock_sim::schedule::traced;
 use quorlock_sim::trace::{Served, Step, Trace};
@@ -106,16 +106,6 @@ fn a_vote_that_counts_from_later_than_it_was_asked_for() {
         }
         _ => false,
     }));
-}
-
-#[test]
-fn a_step_that_nobody_took() {
-    // What a node has done shows in what it does next.
-    assert!(refused_without(|step| matches!(
-        step,
-        Step::Serves { request, served: Served::Script(Some(Reply::Granted { .. }), _), .. }
-            if request.op != Op::Release && request.keys.field.is_none()
-    )));
 }
 
 #[test]

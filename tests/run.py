@@ -235,7 +235,7 @@ GATE = [
     chaos_tools("ledger", 5, "demo"),
     # Instructions and allocations of what users do most, and that the step sees a change.
     Step("counts", [sys.executable, "tests/counts/run.py"], floor=4),
-    Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=7),
+    Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=8),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),

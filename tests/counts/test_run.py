@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Tests of run.py: ten runs agree; and what is planted into one function of a copy of the sources is found, by that function's name."""
 
+import contextlib
+import io
 import pathlib
 import shutil
 import sys
 import unittest
+from unittest import mock
 
 import run
 
@@ -95,6 +98,22 @@ class Tool(unittest.TestCase):
         now = run.Count(1060, 1.0, {"a": 510, "b": 400, "new": 60})
         self.assertEqual(run.growth(before, now), [(50, "new"), (10, "a")])
         self.assertEqual(run.wrong(before, now), "+6.0% instructions, most in new by 50; a by 10")
+
+    def compared(self, tools):
+        """What the comparison ends with and says, where each scene takes 3 % more than is kept and these are the tools."""
+        kept, said = run.json.loads(run.KEPT.read_text())["scenes"], io.StringIO()
+        more = {scene: run.Count(round(was["instructions"] * 1.03), was["allocations"], was["functions"]) for scene, was in kept.items()}
+        with mock.patch.object(run, "here", lambda: tools), mock.patch.object(run, "count", lambda _, scene: more[scene]), contextlib.redirect_stdout(said):
+            return run.compare("program", run.SCENES), said.getvalue()
+
+    def test_another_compiler_is_said_and_fails_nothing(self):
+        kept = run.json.loads(run.KEPT.read_text())
+        tools = {tool: kept[tool] for tool in run.here()}
+        status, said = self.compared(tools)
+        self.assertEqual((status, said.count("FAIL"), said.splitlines()[-1]), (1, 4, "0 passed, 4 failed"))
+        status, said = self.compared(tools | {"rustc": "rustc 9.9.9"})
+        self.assertEqual((status, said.count("FAIL"), said.splitlines()[-1]), (0, 0, "4 passed, 0 failed"))
+        self.assertRegex(said, r"^kept: rustc \S+ .*; here: rustc 9\.9\.9, .* So nothing is compared")
 
     def test_all_scenes_are_kept(self):
         kept = run.json.loads(run.KEPT.read_text())

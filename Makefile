@@ -14,7 +14,7 @@ PROFILE ?= release
 BUILT   := target/$(PROFILE)
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim mutants install \
+.PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim prove mutants install \
 	dist dist-check dist-native windows smoke oldest-rust compatible site site-look pictures clean
 
 help: ## what can be made
@@ -107,7 +107,7 @@ test: ## before a change is proposed, 13 min after `make build`: every language'
 	$(VENV)/bin/python tests/run.py --tier test
 
 gate: ## the rest of what CI runs, 35 min: seeded bugs, bytes, clusters, model, fuzz, other servers, faults, failovers, packages
-	tests/setup.sh test
+	tests/setup.sh gate
 	$(MAKE) build tests/node/node_modules/.package-lock.json tests/node/runtimes/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier gate
 
@@ -115,6 +115,11 @@ sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=
 	@$(if $(MUTANT),$(PYTHON) tests/sim/bugs.py >/dev/null && cd target/mutants/tree && RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=.. )$(CARGO) build --release -q --workspace --bin quorlock-sim
 	@target/$(if $(MUTANT),mutants/)release/quorlock-sim \
 		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters) $(if $(DEATHS),--deaths) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) $(if $(DEATHS),--deaths) $(if $(CLUSTERS),--clusters --schedules 20000,--schedules 300000)) $(if $(MUTANT),--mutant $(MUTANT))
+
+prove: ## the rules proven by Z3 and checked by TLC, and the code beside them, 5 min; docs/proof says what that comes to
+	tests/setup.sh gate
+	$(CARGO) build --release --locked -p quorlock-proof
+	$(PYTHON) docs/proof/prove.py
 
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py

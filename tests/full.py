@@ -92,6 +92,13 @@ def mutants():
     report("seeded bugs", done.returncode == 0, done.stdout.strip().splitlines()[-1])
 
 
+def mutation():
+    """Every change that cargo-mutants draws in what decides."""
+    done = subprocess.run([sys.executable, ROOT / "tests" / "mutation.py"], capture_output=True, text=True)
+    (OUT / "mutation.txt").write_text(done.stdout + done.stderr)
+    report("changes of what decides", done.returncode == 0, " ".join(done.stdout.splitlines()[-2:]))
+
+
 def fuzz_of_the_c_abi():
     words = ["--instrumented", "--fuzz", "300", "instrumented"]
     done = subprocess.run([sys.executable, ROOT / "tests" / "c" / "run.py", *words], capture_output=True, text=True)
@@ -242,6 +249,7 @@ def main():
     simulator("simulator-bytes", ["--bytes"], BYTES, BYTES_PACE)
     simulator("simulator-clusters", ["--clusters"], CLUSTERS, CLUSTERS_PACE)
     mutants()
+    mutation()
     for nodes in (1, 5):
         many_leases(nodes)
     cycles()

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what `make demo`, `make test`, `make gate` or `make full` needs and this machine lacks, and says what:
-# tests/setup.sh demo|test|full|redisson|dist|windows|site
+# tests/setup.sh demo|test|gate|full|redisson|dist|windows|site
 #
 # The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs
 # nothing, names everything that is missing, and ends with status 2. cargo, python3 and node are the reader's own: which
 # version of them to have is no decision of ours, so one that is too old is named, too.
 set -euo pipefail
 shopt -s inherit_errexit
-what=${1:?demo, test, full, redisson, dist, windows or site}
+what=${1:?demo, test, gate, full, redisson, dist, windows or site}
 
 declare -a packages=() others=()
 # Whether Debian may start what it installs is asked of this program, where it exists.
@@ -53,6 +53,13 @@ own node 20.4 https://nodejs.org
 [ "$what" != dist ] && [ "$what" != windows ] || own rustup 1.27 https://rustup.rs
 
 case $what in
+gate)
+    # The judge of histories that others wrote; any Go since 1.19 builds it.
+    need go golang-go
+    # TLC is Java's, and comes by Maven.
+    need java default-jre-headless
+    need mvn maven
+    ;;
 full | redisson)
     # Redisson is Java's.
     need javac default-jdk-headless

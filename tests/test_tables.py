@@ -18,6 +18,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
 sys.path.append(str(TESTS / "docs"))
 
 import house  # noqa: E402
+import record  # noqa: E402
 import run  # noqa: E402
 import scenario  # noqa: E402
 from stage.node import ACL  # noqa: E402
@@ -186,6 +187,46 @@ class Pages(unittest.TestCase):
         for page in (ROOT / "docs").rglob("*.md"):
             # The page of an alert has its name.
             self.assertRegex(page.stem, r"^([a-z0-9]+(-[a-z0-9]+)*|Quorlock[A-Za-z]+)$")
+
+
+class OwnBugs(unittest.TestCase):
+    """docs/explanation/own-bugs.md."""
+
+    PAINS = len(rows(TESTS / "PAINS.md")) - 1
+
+    def wrong(self, **cells):
+        row = {"number": "–", "what": "A call hung.", "found": "report", "shown": "`make sim MUTANT=winner-stays-queued`", "since": "2026-11-22 `51dac260`"}
+        return [said.partition(": ")[2] for said in record.wrong(list((row | cells).values()), self.PAINS)]
+
+    def test_each_bug_has_a_command_that_is_there_and_a_commit_of_its_day(self):
+        bugs = record.rows(record.PAGE.read_text())
+        self.assertGreaterEqual(len(bugs), 60)
+        self.assertEqual([said for row in bugs for said in record.wrong(row, self.PAINS)], [])
+        commands = [row[3] for row in bugs]
+        self.assertLess(len(commands) - len(set(commands)), 2, "one command for several bugs")
+
+    def test_a_row_that_is_wrong_is_found(self):
+        self.assertEqual(self.wrong(), [])
+        for cells in [
+            {"number": "37"}, {"number": str(self.PAINS + 1)}, {"number": "none"}, {"what": "No sentence"}, {"found": ""}, {"since": "not recorded"},
+            {"since": "2026-11-23 `51dac260`"}, {"since": "2026-11-22 `00000000`"}, {"since": "2026-11-22 `51dac260`, `00000000`"},
+        ]:
+            self.assertEqual(len(self.wrong(**cells)), 1, cells)
+
+    def test_a_command_that_runs_nothing_is_found(self):
+        for command in [
+            "cargo test -p quorlock --lib no_such_test", "cargo test -p quorlock-tests --test founding no_such_test", "cargo test -p quorlock-tests --test none a_set_that_grows_is_refused",
+            "cargo test -p none --test founding a_set_that_grows_is_refused", "cargo test -p quorlock-sim --lib a_set_that_grows_is_refused", "make sim MUTANT=none",
+            "make sim BYTES=1 MUTANT=winner-stays-queued", "make sim MUTANT=arriving-slots-unmarked", "make sim MUTANT=raw-has-readers", "make sim SEED=1 MUTANT=winner-stays-queued",
+            "make sim MUTANT=adopted-though-lost", ".venv/bin/python tests/python/test_none.py", ".venv/bin/python tests/python/test_once.py",
+            ".venv/bin/python tests/python/test_errors.py Secrets.test_none", "node --test tests/node/none.test.mjs", "tests/c/run.py test-none", "tests/fuzz/fuzz.py none",
+            "target/release/quorlock-model none", "tests/scenarios/drive.py -k none target/release/scenario",
+        ]:
+            self.assertEqual(self.wrong(shown=f"`{command}`"), [f"nothing is there for {command!r}"])
+        for command in ["true", "cargo test"]:
+            self.assertEqual(self.wrong(shown=f"`{command}`"), [f"no command of this page: {command!r}"])
+        for command in [".venv/bin/python tests/python/test_semaphore.py", "node --test tests/node/owners.test.mjs", "tests/c/run.py test-c", "tests/fuzz/fuzz.py maps"]:
+            self.assertEqual(self.wrong(shown=f"`{command}` (`test_none`)"), [f"no test 'test_none' behind {command!r}"])
 
 
 class Words(unittest.TestCase):

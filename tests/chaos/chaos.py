@@ -19,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "scenarios")]
 
+import check3  # noqa: E402
 from check import Verdict  # noqa: E402
 from crew import LANGUAGES, missing  # noqa: E402
 from history import Writer  # noqa: E402
@@ -41,6 +42,8 @@ def once(run, asked, seed):
     history = os.path.join(kept, "history")
     if judged:
         run.judge(asked, history, verdict)
+        if hasattr(run, "SEMAPHORES"):
+            check3.judge(history, verdict, run.SEMAPHORES)
     verdict.line(not wrong, f"{len(wrong)} times something went wrong beside the history")
     for line in wrong:
         print(f"wrong: {line}")

@@ -65,6 +65,10 @@ class Orders:
             elif workload != "several":
                 yield name, f"lock:{{{name}}}"
 
+    def semaphores(self):
+        """How many slots each semaphore has, by its name."""
+        return {name: int(words[0]) for workload, name, *words in (work.split(":") for work in self.work) if workload == "slots"}
+
     def environment(self):
         told = {"CHAOS_WORK": " ".join(self.work), "QUORLOCK_MAX_TTL": f"{self.max_ttl}ms", "QUORLOCK_NODE_TIMEOUT": f"{self.node_timeout}ms",
                 "QUORLOCK_WAIT_REPLICAS": str(self.wait_replicas), "QUORLOCK_RESTART_GUARD": self.guard}

@@ -20,6 +20,8 @@ GRACE_SECONDS = 30.0
 # Of each language one more where two processes of it are to contend, too.
 WORKERS = (*(f"{of}-1" for of in LANGUAGES), "rust-2", "asyncio-2", "node-2")
 LEDGER = "ledger"
+# Semaphores, for porcupine, which judges each run that has these.
+SEMAPHORES = {}
 
 
 def arguments(parser):

@@ -19,6 +19,8 @@ WRONG_CLOCKS = {"rust-2": -86_400, "blocking-2": 86_400, "node-1": 86_400}
 LONG = {"CHAOS_WORK": f"lock:{LONG_LOCK}", "CHAOS_HOLD": "1000", "CHAOS_HAND": "0"}
 # Strays too want the lock that is held nearly always: if they get it, another worker has it.
 OWN = dict.fromkeys([*KEEPERS, *(f"{of}-{STRAY}" for of in LANGUAGES)], LONG)
+# For porcupine, which judges each run that has these.
+SEMAPHORES = Orders().semaphores()
 # One of so many holds is handed on.
 HAND = 8
 # What may stay on a node: its record, and counters.

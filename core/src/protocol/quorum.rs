@@ -229,6 +229,10 @@ mod tests {
             ("rr?", Held),
             ("rrf", Held),
             ("grgr", Held),
+            // Of an even number fewer than a quorum do.
+            ("rf", Held),
+            ("rrff", Held),
+            ("rfff", Unanswered),
             // A quorum answered.
             ("grf", Held),
             ("ggrrf", Held),

@@ -140,6 +140,23 @@ impl Stage {
         self.world.note(|| Happened::User(what()));
     }
 
+    /// Adds to the trace what a user was told of an extension that it asked for, or of so much that is to be left, or so
+    /// by a handle that was given back before.
+    pub fn extended(
+        &self,
+        (index, lease): (usize, &Lease),
+        asked: Instant,
+        terms: (Duration, bool, bool),
+        outcome: &Result<(), Error>,
+    ) {
+        let outcome = match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.kind()),
+        };
+        self.world
+            .traces_extended((index, lease), asked, terms, outcome);
+    }
+
     /// A lock of the plan, as this schedule's users ask for it.
     pub fn lock(&self, client: &Client, place: usize) -> Lock {
         let plan = &self.plan;

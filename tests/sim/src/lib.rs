@@ -56,6 +56,7 @@ pub mod server;
 mod several;
 pub mod shrink;
 mod tail;
+pub mod trace;
 pub mod who;
 pub mod without;
 pub mod world;

@@ -17,6 +17,7 @@ use crate::program::{Counted, Counts};
 use crate::random::Random;
 use crate::scene::Scene;
 use crate::script::{Planned, Script, Tapes};
+use crate::trace::Trace;
 use crate::who::{Who, turn_to};
 use crate::without::{Part, Without};
 use crate::world::{Breaks, MS, Natives, Time, World};
@@ -103,6 +104,12 @@ pub fn run_on(layer: Layer, seed: u64, history: bool) -> Outcome {
     }
 }
 
+/// Runs the schedule of `seed` over links. Returns its trace, too.
+pub fn traced(seed: u64) -> (Outcome, Trace) {
+    let (outcome, _, trace) = perform_with(Layer::Links, seed, Keeps::Trace, None);
+    (outcome, trace.unwrap_or_default())
+}
+
 /// Runs the schedule of `seed` as it is. Returns what is needed to run it without
 /// some of its parts, too.
 pub fn record(layer: Layer, seed: u64) -> (Outcome, Tapes) {
@@ -122,7 +129,8 @@ pub fn seen(layer: Layer, seed: u64) -> (Vec<String>, Outcome) {
     let random = Random::new(seed);
     let plan = Plan::draw(&random).undisturbed();
     let breaks = (layer == Layer::Bytes).then(Breaks::default);
-    let (outcome, seen) = play_out(Plan { breaks, ..plan }, random, true, None, Some(seed));
+    let plan = Plan { breaks, ..plan };
+    let (outcome, seen, _) = play_out(plan, random, Keeps::History, None, Some(seed));
     (seen, outcome)
 }
 
@@ -137,10 +145,26 @@ pub fn unguarded(seed: u64) -> Option<Outcome> {
         unexcused: true,
         ..plan
     };
-    Some(play_out(plan, random, false, None, None).0)
+    Some(play_out(plan, random, Keeps::Nothing, None, None).0)
+}
+
+/// What a schedule came to, what its users saw, and its trace, where those are kept.
+type Played = (Outcome, Vec<String>, Option<Trace>);
+
+/// What is kept of a schedule.
+#[derive(Clone, Copy, PartialEq)]
+enum Keeps {
+    Nothing,
+    History,
+    Trace,
 }
 
 fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
+    let keeps = [Keeps::Nothing, Keeps::History][usize::from(history)];
+    perform_with(layer, seed, keeps, script).0
+}
+
+fn perform_with(layer: Layer, seed: u64, keeps: Keeps, script: Option<&Arc<Script>>) -> Played {
     let (seed, plain) = (seed % PLAIN, seed >= PLAIN);
     let random = Random::new(seed);
     let draw = || {
@@ -154,17 +178,18 @@ fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>)
     if layer == Layer::Bytes {
         plan = plan.over_bytes(seed);
     }
-    play_out(plan, random, history, script, None).0
+    play_out(plan, random, keeps, script, None)
 }
 
 /// `seed`: keeps what users see, and draws their aims from there.
 fn play_out(
     drawn: Plan,
     random: Random,
-    history: bool,
+    keeps: Keeps,
     script: Option<&Arc<Script>>,
     seed: Option<u64>,
-) -> (Outcome, Vec<String>) {
+) -> Played {
+    let history = keeps == Keeps::History;
     turn_to(Who::World);
     death::begin(random.aside());
     let without = script.map(|script| script.without().clone());
@@ -209,6 +234,9 @@ fn play_out(
     }
     if let Some((place, other)) = plan.listed_twice {
         world.list_twice(0, place, other);
+    }
+    if keeps == Keeps::Trace {
+        world.keep_trace();
     }
     let stage = Arc::new(Stage {
         world: world.clone(),
@@ -282,9 +310,9 @@ fn play_out(
         planned: script.map(|script| script.planned()).unwrap_or_default(),
         begun: script.map(|script| script.begun()).unwrap_or_default(),
     };
-    let seen = world.seen();
+    let (seen, trace) = (world.seen(), world.trace());
     world.end();
-    (outcome, seen)
+    (outcome, seen, trace)
 }
 
 fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>, Arc<Watchdog>) {

@@ -23,6 +23,7 @@ mod network;
 mod oracle;
 mod surface;
 mod tasks;
+mod traced;
 
 use std::cell::RefMut;
 use std::cmp::Reverse;
@@ -35,6 +36,7 @@ use quorlock::sim::admission::{Roster, StepWatch, Survey};
 use crate::history::{Happened, History};
 use crate::plan::DRIFT;
 use crate::random::Random;
+use crate::trace::{Step, Trace};
 use crate::who;
 pub use admission::Terms as Admission;
 pub use bytes::Breaks;
@@ -95,6 +97,9 @@ struct Inner {
     crowded: u64,
     faults: u64,
     history: Option<History>,
+    trace: Option<Trace>,
+    /// The connection at whose server something happens.
+    serving: u64,
     violation: Option<String>,
     /// The task that is being polled.
     polled: usize,
@@ -206,6 +211,8 @@ impl World {
                 crowded: 0,
                 faults: 0,
                 history: history.then(History::default),
+                trace: None,
+                serving: 0,
                 violation: None,
                 polled: 0,
                 mended_at: 0,
@@ -408,7 +415,10 @@ impl World {
                 drop(inner);
                 network::tell(told);
             }
-            Event::Fault(fault) => inner.go_wrong(fault),
+            Event::Fault(fault) => {
+                inner.traces(|_| Step::Fault(fault));
+                inner.go_wrong(fault);
+            }
             Event::Demoted {
                 node,
                 place,

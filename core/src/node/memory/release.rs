@@ -41,16 +41,22 @@ impl MemoryNode {
             let (keys, value) = (&request.keys, &request.value);
             self.bans.add(keys, value, found.now, long);
         }
+        // Unadmitted or in quarantine, this node may have forgotten another lease's vote, which its
+        // client still counts: the keep stands, and counts for nothing.
+        let may_vote = admitted && found.quarantine.is_none();
         if !forced && self.keep(request, found, alone) {
-            return if alone { answer } else { Reply::Kept };
+            return if alone || !may_vote {
+                answer
+            } else {
+                Reply::Kept
+            };
         }
         let open = found.alone_free() && !self.is_anothers(request, found);
         let free = alone || open;
         if !free {
             return answer;
         }
-        // A reservation promises a vote, which this node must not give in quarantine or unadmitted.
-        let may_vote = admitted && found.quarantine.is_none();
+        // A reservation promises a vote, too.
         if !may_vote && last.is_none() && self.is_queued(request, now) {
             self.close_out(request, now);
             return answer;

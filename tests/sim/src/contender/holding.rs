@@ -112,7 +112,7 @@ impl Client {
             // Without a look whether it is still held.
             if told.is_none() && random.chance(15) {
                 match random.aside().below(3) {
-                    0 => self.ensure(stage, lease).await,
+                    0 => self.ensure(stage, lease, index).await,
                     _ => self.extend(stage, lease, index).await,
                 }
                 since = world.time();
@@ -148,6 +148,7 @@ impl Client {
             let outcome = or_until(alone.acquire(), clock, clock.now()).await;
             let refused =
                 matches!(&outcome, Some(Err(error)) if error.kind() == ErrorKind::WouldDeadlock);
+            world.traces_upgrade(lease, refused);
             if !refused && clock.now() < lease.says_until() {
                 let c = self.number;
                 world.violated(format!(
@@ -200,6 +201,7 @@ impl Client {
         let begun = self.now(stage);
         stage.says(|| format!("extends its lease: for {ttl:?} from now"));
         let outcome = lease.extend(ttl).await;
+        stage.extended((index, lease), begun.1, (ttl, false, false), &outcome);
         stage.says(|| told("extended", &outcome));
         self.in_time(stage, begun, self.node_timeout(stage), "an extension");
         if outcome.is_ok() {
@@ -208,12 +210,13 @@ impl Client {
     }
 
     /// S4: what is ensured is there.
-    async fn ensure(&self, stage: &Stage, lease: &Lease) {
+    async fn ensure(&self, stage: &Stage, lease: &Lease, index: usize) {
         let ttl = stage.plan.habit(self.number).ttl;
         let min = ttl.mul_f64(stage.random.aside().share());
         let begun = self.now(stage);
         stage.says(|| format!("wants {min:?} of its lease ensured"));
         let outcome = lease.ensure(min).await;
+        stage.extended((index, lease), begun.1, (min, true, false), &outcome);
         stage.says(|| told("ensured", &outcome));
         self.in_time(stage, begun, self.node_timeout(stage), "an ensure");
         let left = self.set.clock.now().until(lease.says_until());

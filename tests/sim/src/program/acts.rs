@@ -127,6 +127,25 @@ impl Stage {
     }
 }
 
+impl Handle {
+    /// Adds to the trace what came of an extension, or of what was to be left; not where the handle was given back meanwhile.
+    fn extended(
+        &self,
+        stage: &Stage,
+        before: Before,
+        begun: (u64, Instant),
+        (ttl, ensures): (Duration, bool),
+        outcome: &Option<Result<(), Error>>,
+    ) {
+        if let Some(outcome) = outcome
+            && (before.ended || !self.has_ended())
+        {
+            let terms = (ttl, ensures, before.ended);
+            stage.extended((self.index, &self.lease), begun.1, terms, outcome);
+        }
+    }
+}
+
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Client {
@@ -212,6 +231,7 @@ impl Client {
         if handle.ends() {
             let again = perhaps(lease.release(), cut).await;
             if let Some(Ok(true)) = again {
+                world.traces_told(lease);
                 world.violated(format!(
                     "K1 c{c} is told twice that it has released its lease"
                 ));
@@ -254,6 +274,7 @@ impl Client {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| format!("extends its lease: for {ttl:?} from now"));
         let outcome = perhaps(handle.lease.extend(ttl), cut).await;
+        handle.extended(stage, before, begun, (ttl, false), &outcome);
         self.judge_call(stage, handle, before, begun, &outcome, "an extension");
         if let Some(Ok(())) = outcome
             && !handle.has_ended()
@@ -268,6 +289,7 @@ impl Client {
         let (before, begun) = (handle.stands(), self.now(stage));
         stage.says(|| format!("wants {min:?} of its lease ensured"));
         let outcome = perhaps(handle.lease.ensure(min), cut).await;
+        handle.extended(stage, before, begun, (min, true), &outcome);
         self.judge_call(stage, handle, before, begun, &outcome, "an ensure");
         let left = self.set.clock.now().until(handle.lease.says_until());
         if let Some(Ok(())) = outcome

@@ -17,6 +17,7 @@ use super::network::{Told, fault};
 use super::{Inner, Node, Time};
 use crate::history::Happened;
 use crate::plan::DRIFT;
+use crate::trace::Step;
 
 /// The run of a server to which a node's address leads astray.
 pub(super) const OTHER: u64 = 1_000_000;
@@ -160,6 +161,7 @@ impl Inner {
                 Hello::Subscribed(record)
             }
             _ => {
+                self.traces_shown(pair, connection);
                 let client = self.pairs[pair].client;
                 let expected = self.surveys[client].expected();
                 let astray = self.connections[connection as usize].astray;
@@ -198,10 +200,22 @@ impl Inner {
         let node = &mut self.nodes[at];
         let local = node.clock.local_ms(self.time);
         node.used = true;
+        let before = node.shows(local);
         let written = node.state.init(old, new.clone(), quarantine, local);
+        let (after, stored) = (node.shows(local), node.stored);
         if written {
             node.stored += 1 + u64::from(!quarantine.is_zero());
         }
+        self.traces(|inner| Step::Writes {
+            between: inner.between(pair, inner.serving),
+            local,
+            old: old.map(Arc::from),
+            new: new.clone(),
+            quarantine,
+            before,
+            after,
+            stored,
+        });
         self.note(|| Happened::Record {
             node: at,
             record: new.clone(),
@@ -292,7 +306,11 @@ impl Inner {
         let fresh = format!("{:x}", self.random.bits());
         let next = survey.look(place, look, &fresh);
         let changed = survey.changes() != before;
+        let stepped = look.stepped;
         wire.waits = next == Admission::Wait;
+        let look = look.clone();
+        self.traces_decided((pair, connection), stepped, &next);
+        let wire = &mut self.connections[connection as usize];
         if next != Admission::Admit {
             // It votes for nobody yet, although it is free: a set may be founded
             // as late as this, or anew after all of it was emptied.

@@ -12,6 +12,7 @@ use super::network::{Connection, NOT_SENT, Open, Told, failed};
 use super::oracle::of_one_token;
 use super::{FaultEvent, Inner, Time};
 use crate::history::Happened;
+use crate::trace::Step;
 
 impl Inner {
     /// How long it may take until a connection that breaks now is there again.
@@ -171,6 +172,10 @@ impl Inner {
 
     fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
         self.arrives_at(pair, connection);
+        self.traces(|inner| Step::Ready {
+            between: inner.between(pair, connection),
+            record: record.clone(),
+        });
         self.connections[connection as usize].record = record;
         if let Some(old) = self.pairs[pair].old {
             self.hang_up(pair, old);

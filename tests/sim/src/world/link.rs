@@ -96,6 +96,7 @@ impl World {
             inner.under_way(node, &open.request, -1);
             inner.leaves_line(node, &open.request, false);
         }
+        inner.traces_heard((pair, message), &open, &reply, answer.time);
         inner.confirm(&open, &reply);
         let Some(sink) = open.sink.take() else { return };
         let before = inner.before(&open.request);
@@ -168,6 +169,7 @@ impl Link for SimLink {
         let pair = self.pair;
         let client = inner.pairs[pair].client;
         let message = inner.asks(pair, &request)?;
+        inner.traces_asked((pair, message), &request, ticket);
         let _acting = act(Who::AtClient(inner.wire(pair)));
         let release = request.op == Op::Release;
         let refused = inner.random.chance(inner.network.refuse);

@@ -12,6 +12,7 @@ use super::events::{Answer, Event, Said};
 use super::network::not_ready;
 use super::{Inner, Time};
 use crate::history::{Asked, Happened};
+use crate::trace::Served;
 
 /// A vote whose trailer has yet to come.
 #[derive(Debug)]
@@ -121,6 +122,7 @@ impl Inner {
     ) -> NativeReplies {
         let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
         let seen = self.look_before(node, request, false);
+        let views = self.views(node, request, seen.local);
         let state = &mut self.nodes[node];
         state.used = true;
         let voted = state.state.vote(request, seen.local);
@@ -134,6 +136,9 @@ impl Inner {
             asked: Asked::of(request),
             voted,
         });
+        let stood = (None, views, seen.local);
+        let served = || Served::Stored(voted);
+        self.traces_served((pair, message), request, stood, served);
         self.judge_vote(node, request, &seen, voted, counts);
         if voted.stored && self.fails_over(node) {
             // The trailer may be read after the server has become a replica, and has no more
@@ -166,6 +171,7 @@ impl Inner {
     pub(super) fn delete(&mut self, pair: usize, message: u64, request: &Request) -> bool {
         let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
         let seen = self.look_before(node, request, false);
+        let views = self.views(node, request, seen.local);
         let deleted = self.nodes[node].state.delete(request, seen.local);
         if !self.lines.is_empty() {
             self.look_at_lines(node);
@@ -178,6 +184,9 @@ impl Inner {
             asked: Asked::of(request),
             reply: Some(reply.clone()),
         });
+        let stood = (None, views, seen.local);
+        let served = || Served::Deleted(deleted);
+        self.traces_served((pair, message), request, stood, served);
         self.judge_after(node, 0, request, &seen, Some(&reply));
         deleted
     }
@@ -235,6 +244,8 @@ impl Inner {
             asked: Asked::of(request),
             outcome: came.clone(),
         });
+        let stood = (record.as_ref(), local);
+        self.traces_counted((pair, message), request, stood, voted, &came);
         if matches!(came, Outcome::Reply(Reply::Granted { .. })) {
             self.granted_natively(node, connection, request, ballot.at);
         }

@@ -14,6 +14,7 @@ use super::messages::Subscription;
 use super::natives::{Ballot, by_script, needs_trailer};
 use super::{Inner, MS, Time};
 use crate::history::{Asked, Happened};
+use crate::trace::Served;
 
 /// Nothing passes one way before a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -437,9 +438,11 @@ impl Inner {
             request.op != Op::Release && (record.is_some() || request.keys.fence_ttl.is_some());
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
         let seen = self.look_before(node, request, record.is_some());
+        let views = self.views(node, request, seen.local);
         // Another server, to which the address leads, has nothing to load.
         let astray = self.connections[connection as usize].astray;
         let loading = !astray && self.nodes[node].loading_until > now;
+        let mut calls = Vec::new();
         let reply = if loading {
             Some(not_ready("LOADING"))
         } else {
@@ -451,6 +454,7 @@ impl Inner {
             }
             // In Redisson's layout nothing is reserved: all who wait hear of a release, and ask again.
             let turn = request.keys.field.is_none() && record.is_some();
+            calls = self.traced_calls(&messages);
             self.publish(node, &request.keys.lock, messages, turn);
             reply.ok()
         };
@@ -461,6 +465,9 @@ impl Inner {
             asked: Asked::of(request),
             reply: reply.clone(),
         });
+        let served = || Served::Script(reply.clone(), calls);
+        let stood = (record.as_ref(), views, seen.local);
+        self.traces_served((pair, message), request, stood, served);
         let server = self.connections[connection as usize].server;
         self.judge_after(node, server, request, &seen, reply.as_ref());
         if let Some(Reply::Granted { .. }) = reply {
@@ -530,6 +537,7 @@ impl Inner {
             }
         };
         turn(self);
+        self.serving = connection;
         act(self);
         turn(self);
     }

@@ -51,6 +51,7 @@ use quorlock::sim::{ClaimCell, Instant, MemoryNode, Mode, Request, StoredValue, 
 use super::{Inner, Node, Time, World};
 use crate::history::Happened;
 use crate::neighbour::{known, place_of_hold};
+use crate::trace::Step;
 use kept::Kept;
 pub use order::Natives;
 use order::Words;
@@ -74,7 +75,7 @@ pub(super) struct Oracle {
     /// Until when each server, by its own clock, has last promised to keep a
     /// token, whatever it lost since.
     votes: BTreeMap<(u64, u64), Instant>,
-    watches: Vec<Watch>,
+    pub(super) watches: Vec<Watch>,
     /// Those that may be valid.
     active: Vec<usize>,
     /// Who stands in queues without need.
@@ -146,12 +147,12 @@ impl Life {
 }
 
 /// A lease that some contender holds or held.
-struct Watch {
+pub(super) struct Watch {
     name: u64,
-    client: usize,
-    hold: Arc<ClaimCell>,
+    pub(super) client: usize,
+    pub(super) hold: Arc<ClaimCell>,
     /// Which of the token's leases it is.
-    lease: u32,
+    pub(super) lease: u32,
     /// What its users have of it; those that they gave back and keep.
     handles: Vec<Handle>,
     given_back: Vec<Handle>,
@@ -160,7 +161,7 @@ struct Watch {
     /// It stood when the last of them was given up.
     stood: bool,
     /// It was passed on: the token lives.
-    passed: bool,
+    pub(super) passed: bool,
     /// It was seen invalid.
     over: bool,
     /// Its end as it was seen last.
@@ -187,8 +188,13 @@ fn say(handles: &[Handle]) -> Instant {
 }
 
 impl Watch {
+    /// Until when its handles say that it is held: those that its users have, and those that they gave back.
+    pub(super) fn says(&self) -> (Instant, Instant) {
+        (say(&self.handles), say(&self.given_back))
+    }
+
     /// The end of this lease of the token.
-    fn end(&self) -> Instant {
+    pub(super) fn end(&self) -> Instant {
         if self.hold.lease() == self.lease {
             self.hold.end()
         } else {
@@ -263,6 +269,14 @@ fn counted(ttl: Duration, drift: f64) -> Duration {
     ttl.saturating_sub(ttl.mul_f64(drift) + Duration::from_millis(2))
 }
 
+impl Oracle {
+    /// The lease that was won last with a request's token.
+    pub(super) fn watch_of(&self, request: &Request) -> Option<&Watch> {
+        let life = self.tokens.get(&name_of(&request.value.0))?;
+        self.watches.get(life.watch?)
+    }
+}
+
 impl World {
     /// The polled task has no use any more for its tokens, but for those of which
     /// somebody has a handle.
@@ -292,13 +306,18 @@ impl World {
             passes_unseen,
             ..
         } = &mut inner.oracle;
-        for life in tokens.values_mut() {
+        let mut useless = Vec::new();
+        for (name, life) in tokens {
             let kept = || life.watch.is_some_and(|i| !watches[i].handles.is_empty());
             let voted = || life.ends.iter().any(|end| *end != Instant::NEVER);
             let passed = || *passes_unseen && life.watch.is_none() && voted();
             if of(life) && life.dead_since.is_none() && !kept() && !passed() {
                 life.dead_since = Some(now);
+                useless.push(*name);
             }
+        }
+        for token in useless {
+            inner.traces(|_| Step::Useless { token });
         }
     }
 
@@ -343,6 +362,7 @@ impl World {
             }
             let watch = &mut inner.oracle.watches[index];
             watch.handles.push(Arc::downgrade(lease));
+            inner.traces_won(index, lease, now_won, true);
             return index;
         }
         let end = hold.end();
@@ -385,6 +405,7 @@ impl World {
             life.task = inner.polled;
         }
         inner.oracle.active.push(index);
+        inner.traces_won(index, lease, now_won, false);
         inner.holds(place_of_hold(hold), client, index, true);
         if lease.number() > IN_A_ROW {
             inner.violated(format!("L5 c{client}'s line keeps a token for itself"));
@@ -411,10 +432,12 @@ impl World {
         watch.handles.retain(|other| !other.ptr_eq(&handle));
         watch.given_back.push(handle);
         watch.released = watch.handles.is_empty();
+        let last = watch.released;
         if let Some(life) = inner.oracle.tokens.get_mut(&watch.name) {
             // Whoever has the last one ends it.
             life.task = inner.polled;
         }
+        inner.traces_giving_up(index, last);
     }
 
     /// It has given it up: with the last handle the lease is over, from before
@@ -433,6 +456,8 @@ impl World {
             // Nobody's, until that other takes it.
             life.task = usize::MAX;
         }
+        inner.traces_given_up(index, released);
+        inner.traces_standing(index);
         inner.note(|| Happened::GaveUp {
             client,
             token: hold.token()[..6].into(),
@@ -452,6 +477,7 @@ impl World {
     /// The lease of this place was exported, by its only handle.
     pub fn exported(&self, index: usize, lease: &Arc<Lease>) {
         self.give_up(index, lease);
+        self.inner().traces_exported(index);
         self.inner().note_exported(index);
         self.gave_up(index);
     }
@@ -472,6 +498,7 @@ impl World {
     /// A program closes the client.
     pub fn is_closed(&self, client: usize) {
         self.inner().clients[client].closed = true;
+        self.inner().traces(|_| Step::Closed { client });
     }
 
     /// Whether the client is gone.

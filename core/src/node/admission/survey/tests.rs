@@ -65,6 +65,9 @@ fn found(expected: &Expectation, newness: [Newness; 3]) -> [Duration; 3] {
         assert_eq!(survey.look(node, &looks[node], "x"), Admission::Admit);
         assert!(survey.is_ours(node));
     }
+    let new = expected.declares && !newness.contains(&Newness::Used);
+    let young = new && newness.contains(&Newness::Young(LEFT));
+    assert_eq!(survey.is_young(), young);
     [quarantines[1], quarantines[2], quarantines[0]]
 }
 
@@ -102,6 +105,22 @@ fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
             let raised = ("1 s 1 3 60000 n r on".to_owned(), quarantine);
             assert_eq!(written(survey.look(2, &look, "x")), raised, "{others}");
         }
+    }
+}
+
+#[test]
+fn what_a_node_shows_anew_is_a_change_and_the_same_again_is_none() {
+    let survey = survey(&expected(3));
+    for (stored, changes, ours) in [
+        ("", 1, false),
+        ("", 1, false),
+        ("1 s 1 3 60000 n r on", 2, true),
+        ("1 s 1 3 60000 n r on", 2, true),
+        ("", 3, false),
+    ] {
+        survey.look(0, &look(stored), "a");
+        assert_eq!((survey.changes(), survey.is_ours(0)), (changes, ours));
+        assert!(!survey.is_ours(1));
     }
 }
 

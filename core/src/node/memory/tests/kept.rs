@@ -89,3 +89,25 @@ fn it_is_kept_where_it_has_no_vote_and_nobody_else_has() {
     assert_eq!(node.execute(&request, None, at(1)).0.unwrap(), another);
     assert_eq!(stands(&node, 1), None);
 }
+
+#[test]
+fn a_node_that_may_have_forgotten_a_vote_keeps_but_does_not_count() {
+    let mut node = MemoryNode::default();
+    node.init(None, "r".into(), Duration::from_millis(500), at(1));
+    let mut ask = |name, record, ms, long| {
+        let release = Request {
+            leaving: AfterRelease::TakenFor(Duration::from_millis(long)),
+            ..request(Op::Release, name)
+        };
+        node.execute(&release, Some(record), at(ms)).0.unwrap()
+    };
+    // Another client may count a vote of this node that the node has forgotten.
+    let kept_for_nothing = Reply::Released { held: false };
+    assert_eq!(ask("a", "r", 2, 10), kept_for_nothing, "in quarantine");
+    assert_eq!(ask("a", "s", 502, 10), kept_for_nothing, "another record");
+    assert_eq!(ask("a", "r", 513, 10), Reply::Kept);
+    assert_eq!(
+        stands(&node, 513).map(|(form, _)| form),
+        Some(kept("a", 523))
+    );
+}

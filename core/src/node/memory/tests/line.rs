@@ -65,14 +65,14 @@ fn whoever_leaves_gives_its_reservation_to_the_next() {
     let mut node = with_queue(2);
     assert_eq!(ask_for(&mut node, 9, Op::Release, "a", 10).1, [1]);
     assert_eq!(ask_for(&mut node, 1, Op::Release, "", 11).1, [2]);
-    assert_eq!(ask_for(&mut node, 2, Op::Release, "", 11).1, []);
+    assert!(ask_for(&mut node, 2, Op::Release, "", 11).1.is_empty());
     assert!(granted(&ask(&mut node, ACQUIRE, "c", 11)));
 }
 
 #[test]
 fn nothing_is_reserved_over_a_live_key_nor_in_quarantine() {
     let mut node = with_queue(2);
-    assert_eq!(ask_for(&mut node, 9, Op::Release, "f", 1).1, []);
+    assert!(ask_for(&mut node, 9, Op::Release, "f", 1).1.is_empty());
     node.init(None, "r".into(), Duration::from_millis(300), at(1));
     let mut told = |value, record, ms| {
         let release = request(Op::Release, value);
@@ -97,7 +97,7 @@ fn a_full_queue_takes_nobody_but_keeps_who_is_there() {
 fn without_messages_the_queue_stays_and_whoever_asks_is_served() {
     let mut node = with_queue(2);
     node.permit_messages(false);
-    assert_eq!(ask_for(&mut node, 9, Op::Release, "a", 10).1, []);
+    assert!(ask_for(&mut node, 9, Op::Release, "a", 10).1.is_empty());
     let (reply, told) = ask_for(&mut node, 2, JOIN, "d", 11);
     assert!(granted(&reply) && told.is_empty());
     let (reply, _) = ask_for(&mut node, 1, JOIN, "e", 11);

@@ -37,10 +37,11 @@ elseif held and form == '-' and now <= tonumber(till) then
   return 1
 elseif keep and my_value ~= '' and free and form ~= '&' and not (held and form == '-') then
   -- Kept also where the lease has no vote and no other has: else another client would win by this node. A crowded key
-  -- outlives the places of the waiters, and they may exist where nothing stands.
+  -- outlives the places of the waiters, and they may exist where nothing stands. A node that may not vote may have forgotten
+  -- another lease's vote, which that client counts: its keep stands, and counts for nothing.
   local life = (form or not value and redis.pcall('ZCARD', queue) ~= 0) and tonumber(string.match(waits, ' (%d+)')) or 0
   call('SET', lock, string.format('-%.0f ', now + keep * 1000) .. my_value, 'PX', math.max(keep, life))
-  return held and 1 or 2
+  return held and 1 or votes and 2 or 0
 end
 if not free and (form == '@' or form == '&') then
   -- No called reader is to come yet. A waiter for it alone may have one of their tickets: they restart in an empty queue.

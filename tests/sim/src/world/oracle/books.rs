@@ -247,6 +247,7 @@ impl Inner {
     /// The lease after the reply.
     pub(in crate::world) fn after(&mut self, before: Before) {
         let time = self.time;
+        self.traces_standing(before.watch);
         let Some(watch) = self.oracle.watches.get_mut(before.watch) else {
             return;
         };

@@ -76,6 +76,7 @@ impl World {
     /// that it is lost, or was not, having listened from `since` on.
     pub fn check_told(&self, index: usize, held: bool, since: Time, told: Option<LossReason>) {
         let mut inner = self.inner();
+        inner.traces_looked(index, held, since, told);
         let watch = &inner.oracle.watches[index];
         let client = &inner.clients[watch.client];
         let (time, c) = (inner.time, watch.client);
@@ -175,6 +176,9 @@ impl Inner {
             let done = (w.over || w.released) && !kept;
             !self.clients[w.client].crashed && (!done || w.end() != Instant::NEVER)
         });
+        for i in &active {
+            self.traces_standing(*i);
+        }
         let mut valid = Vec::new();
         let mut wrong = None;
         for i in &active {

@@ -42,6 +42,7 @@ impl World {
     pub fn released(&self, lease: &Lease) {
         let token = name_of(lease.hold().token().as_bytes());
         let over = lease.hold().end() == Instant::NEVER;
+        self.inner().traces_released(lease, false);
         for kept in &mut self.inner().oracle.kept {
             kept.told |= over && (kept.token, kept.lease) == (token, lease.number());
         }
@@ -50,6 +51,7 @@ impl World {
     /// A lease is shared from here on: it keeps no lock.
     pub fn downgraded(&self, lease: &Lease) {
         let token = name_of(lease.hold().token().as_bytes());
+        self.inner().traces_shared(lease);
         self.inner().oracle.kept.retain(|kept| kept.token != token);
     }
 }

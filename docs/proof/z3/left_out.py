@@ -1,0 +1,26 @@
+"""Actions of actions.toml that have no lemma here, each with the reason; and conditions of the protocol that the proof does not need."""
+
+NOT_HERE = {
+    "ClientTakeVote": "A client knows of a vote as soon as the node gives it, which lets it do more than one that has to wait for the answer.",
+    "ClientTakeRefusal": "A client that is refused counts no more than before; one that goes on counting an older vote is covered.",
+    "ClientTakeMark": "As ClientTakeVote.",
+    "ClientLose": "It is ClientGiveUp of a token that has won: the token is dead.",
+    "ClientForce": "Force takes a lock away from a holder that counts on it, so exclusion is not promised beside it; TLC and FR1 have it.",
+    "NodeForce": "As ClientForce.",
+    "Gain": "It is part of Tick, in which each clock goes on by an amount of its own.",
+    "Lose": "No step has to be taken, so a request that is lost is one that is not handled.",
+    "Repeat": "What is written again is another request, which counts from the same moment.",
+    "Crash": "A client that ends takes no more steps.",
+    "ClientJoin": "A waiter's request for a vote is ClientAsk; the line decides no vote.",
+    "ClientTry": "As ClientJoin.",
+    "ClientHear": "A message is a hint, and no vote depends on it.",
+    "ClientDone": "It is ClientRelease, at the home.",
+    "ClientLeave": "It takes no vote.",
+    "NodeTry": "It is NodeNativeAcquire, at the home.",
+    "Call": "As ClientHear.",
+    "WaiterGone": "No vote depends on the line.",
+    "PlaceEnds": "A reservation forbids votes and gives none; the proof lets the node vote beside it.",
+    "NodeReserve": "As PlaceEnds.",
+    "ClientPledge": "A pledge gives no vote. Founding is one step for each node here (ClientRaise); TLC has it in pieces.",
+    "ClientCorrect": "It is NodeInit: a record with a quarantine.",
+}

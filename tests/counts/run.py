@@ -153,7 +153,7 @@ def compare(program, scenes):
         now, before = count(program, scene), Count(**kept["scenes"][scene])
         said = wrong(before, now) if same else ""
         failed += bool(said)
-        less = same and now.instructions < before.instructions * (1 - LIMIT) or now.allocations < before.allocations - SPARE
+        less = same and (now.instructions < before.instructions * (1 - LIMIT) or now.allocations < before.allocations - SPARE)
         print(f"{'FAIL' if said else 'ok  '} {scene:<14} {now.instructions} instructions, {now.allocations} allocations a round, "
               f"kept {before.instructions}, {before.allocations} {said or ('less than is kept: --keep' if less else '')}".rstrip(), flush=True)
     print(f"{len(scenes) - failed} passed, {failed} failed")

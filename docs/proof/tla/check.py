@@ -213,17 +213,6 @@ Missed ==
             trouble = "" if name in missed else f"nothing falls in {states(said)[0]} states of {model.name}; {why_wrong(said)}"
             self.say(f"without the guard: {name}", trouble, f"falls in {missed.get(name)} steps of {model.name}", begun)
 
-    def hunt_in_the_end(self, hunt: dict, all_of: dict) -> None:
-        """Guards without which something does not happen in the end: one run for each."""
-        for name in hunt["guards"]:
-            begun = spent()
-            model = Model(f"{hunt['name']} {name}", hunt, all_of)
-            module = model.table.get("of", model.module)
-            only = without(module, f'"{name}" = {{}}')
-            said = model.run(hunt.get("seconds", 300), files={f"{module}.tla": only}, options=("-workers", "2"))
-            found = violated(said)
-            self.say(f"without the guard: {name}", "" if found else why_wrong(said), f"{found} falls", begun)
-
 
 def check_actions(runner: Runner, all_of: dict) -> None:
     """Each action that is named is taken in a model, and has the name of a definition."""
@@ -285,7 +274,7 @@ def main() -> int:
     if asked.guards:
         for hunt in all_of["hunt"]:
             if asked.k in hunt["name"]:
-                (runner.hunt_in_the_end if hunt.get("in_the_end") else runner.hunt)(hunt, all_of)
+                runner.hunt(hunt, all_of)
         check_guards(runner, all_of)
         check_itself(runner, all_of)
     else:

@@ -74,9 +74,9 @@ pub(super) fn of_fences(ticket: &Ticket) -> Vec<Reply> {
         }
         Op::Confirm { fence, .. } => {
             let mut all = vec![Reply::Confirmed, Reply::NotMine, failed(true)];
-            // Others have counted on, for so long.
+            // Others have counted on, once.
             if fence < 10 {
-                all.push(Reply::Greater { fence: fence + 1 });
+                all.push(Reply::Greater { fence: 10 });
             }
             all
         }

@@ -31,7 +31,7 @@ fn fenced(path: Path, early: u64, block: u32) -> Small {
     world.drawn[0] = early;
     Small {
         world,
-        moments: &[0, 60, 120],
+        moments: &[0, 60],
         block,
         answers: answers::of_fences,
         happens: &[Happens::HomeDue],

@@ -204,14 +204,15 @@ fn contention(contenders: usize, down: usize) -> Contention {
 }
 
 #[test]
+#[ignore = "`make prove` runs it"]
 fn of_contenders_one_goes_on() {
-    explore("two contenders", contention(2, 0), 100);
+    explore("two contenders", contention(2, 0), 500);
     explore(
         "two contenders, and a node that goes down",
         contention(2, 1),
-        100,
+        3_500,
     );
-    explore("three contenders", contention(3, 0), 1_000);
+    explore("three contenders", contention(3, 0), 60_000);
 }
 
 #[test]

@@ -152,12 +152,13 @@ impl Model for Seats {
 }
 
 #[test]
+#[ignore = "`make prove` runs it"]
 fn a_server_votes_in_one_place() {
     let model = Seats {
         steps: 7,
         forgetful: false,
     };
-    explore("seats", model, 10_000);
+    explore("seats", model, 170_000);
 }
 
 #[test]
@@ -276,12 +277,13 @@ impl Model for Steps {
 }
 
 #[test]
+#[ignore = "`make prove` runs it"]
 fn a_quarantine_lasts_whatever_the_clock() {
     let model = Steps {
         steps: 7,
         careless: false,
     };
-    explore("clock in quarantine", model, 10_000);
+    explore("clock in quarantine", model, 20_000);
 }
 
 #[test]

@@ -438,14 +438,14 @@ const COUNTING: Counting = Counting {
 
 #[test]
 fn fences_of_three_nodes() {
-    explore("fences", COUNTING, 1_000);
+    explore("fences", COUNTING, 5_000);
     explore(
         "blocks of fences",
         Counting {
             block: 2,
             ..COUNTING
         },
-        1_000,
+        10_000,
     );
 }
 

@@ -73,6 +73,35 @@ impl Judged<'_> {
         broken.map(|(rule, _)| rule)
     }
 
+    /// What comes of the step that is not all that common.
+    pub(super) fn seen(&self) -> impl Iterator<Item = &'static str> {
+        let asks = self.effects.asks.iter().filter_map(|ask| match ask.op {
+            Op::Confirm { .. } => Some("writes a fence back"),
+            Op::Acquire { .. } if self.effects.asks.len() == 1 => Some("asks a node once more"),
+            Op::Extend { repair, .. } => match repair {
+                Repair::InQuarantine { .. } => Some("takes a vote back in quarantine"),
+                Repair::Yes | Repair::No => Some("takes a vote back"),
+            },
+            _ => None,
+        });
+        let plan = self.plan();
+        let plainly = plan.is_some_and(|plan| plan.nodes.iter().any(|of| of.native));
+        let others = [
+            (plainly, "releases by plain commands"),
+            (plan.is_some_and(|plan| plan.keeps), "keeps"),
+            (
+                self.effects.homes.in_vain.is_some(),
+                "waits for the home in vain",
+            ),
+            (self.effects.passed_on.is_some(), "passes on"),
+        ];
+        let others = others
+            .into_iter()
+            .filter_map(|(is, what)| is.then_some(what));
+        let over = self.effects.over.and_then(|over| over.lost);
+        asks.chain(others).chain(over.map(LossReason::as_str))
+    }
+
     fn was(&self, phase: Phase) -> bool {
         self.before.phase() == phase
     }

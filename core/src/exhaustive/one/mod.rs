@@ -9,11 +9,14 @@ mod judge;
 mod models;
 pub(super) mod world;
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stateright::{Model, Property};
 
 use crate::clock::Instant;
+use crate::mutex::lock;
 use crate::node::{Nodes, Reply, RequestContext};
 use crate::protocol::claim::effects::Effects;
 use crate::protocol::claim::{Claim, Event, Path, Phase};
@@ -40,6 +43,8 @@ struct Small {
     most: u8,
     /// The drift that the specification reckons with.
     drift: f64,
+    /// What was seen on the way: see [`judge::Judged::seen`].
+    seen: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 /// What may happen besides answers and time.
@@ -110,6 +115,10 @@ impl All {
             block: model.block,
         };
         self.wrong = self.wrong.or(step.verdict(&self.books));
+        let seen: Vec<_> = step.seen().collect();
+        if !seen.is_empty() {
+            lock(&model.seen).extend(seen);
+        }
         self.books.note(&self.claim, &event, &effects, now);
         self.wrong = self.wrong.or(judge::votes(&self.claim, &self.books));
         if self.claim.phase() == Phase::Dead && before.phase() != Phase::Dead {

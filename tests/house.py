@@ -31,7 +31,7 @@ def modules(core):
     found = {}
     for path in sorted(core.rglob("*.rs")):
         words = path.relative_to(core).with_suffix("").parts
-        if words[-1] not in ("tests", "loom_tests", "explore"):
+        if {"tests", "loom_tests", "explore", "exhaustive"}.isdisjoint(words):
             found[words[:-1] if words[-1] in ("mod", "lib") else words] = path
     return found
 
@@ -278,7 +278,7 @@ def types(root=ROOT):
         found = {}
         for path in sorted((root / crate).rglob("*.rs")):
             where = str(path.relative_to(root))
-            if where in IN_PLACE or {"tests", "loom_tests"} & {*path.parts, path.stem}:
+            if where in IN_PLACE or {"tests", "loom_tests", "exhaustive"} & {*path.parts, path.stem}:
                 continue
             for name in set(NAMED.findall(re.sub(r"^ +(?=(?:pub|struct|enum|trait|union)\b)", "", code(path), flags=re.MULTILINE))):
                 found.setdefault(name, []).append(where)

@@ -66,6 +66,10 @@
 // Comments on private modules link to each other for readers of the code.
 #![allow(rustdoc::private_intra_doc_links)]
 
+// The specification, which tests of the core include, names the core so.
+#[cfg(test)]
+extern crate self as quorlock;
+
 #[doc(hidden)]
 pub mod binding;
 pub mod blocking;
@@ -76,6 +80,8 @@ mod display;
 mod election;
 mod error;
 mod event;
+#[cfg(all(test, not(quorlock_loom)))]
+mod exhaustive;
 mod export;
 mod force;
 #[doc(hidden)]

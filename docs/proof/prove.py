@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`make prove`: all that shows that the rules hold, and that the code follows them, in under ten minutes on two cores.
 
-Z3 runs beside TLC, which is followed by the checker of traces. Each part ends with `N passed, M failed`; so does this program, with the sum.
-A part whose tool cannot be had fails. Only some parts: `prove.py z3 tlc graph traces bugs guards`,
+Z3 runs beside TLC, which is followed by the checker of traces. Each part ends with `N passed, M failed`, or as cargo's tests do; so does this program, with the sum.
+A part whose tool cannot be had fails. Only some parts: `prove.py z3 tlc graph traces worlds bugs guards`,
 of which `guards` runs only where it is named.
 """
 
@@ -44,9 +44,10 @@ PARTS = {
     "guards": lambda: python(HERE / "tla" / "check.py", "--guards"),
     "graph": lambda: ["sh", "-c", f"{sys.executable} {HERE}/tla/check.py --dump smallest && {CHECKER} graph smallest {TARGET}/dump/smallest.dot"],
     "traces": lambda: [CHECKER, "histories", "--schedules", "10000"],
+    "worlds": lambda: ["cargo", "test", "--quiet", "--locked", "-p", "quorlock", "--lib", "exhaustive::", "--", "--include-ignored", "--nocapture"],
     "bugs": lambda: python(ROOT / "tests" / "proof" / "mutants.py"),
 }
-LINES = [["z3", "traces"], ["tlc", "graph", "bugs", "guards"]]
+LINES = [["z3", "traces", "worlds"], ["tlc", "graph", "bugs", "guards"]]
 # By hand: it takes each guard out of the specification in turn.
 BY_HAND = {"guards"}
 
@@ -61,9 +62,9 @@ def run(name):
         text = log.read_text()
     except (OSError, subprocess.CalledProcessError) as error:
         status, text = 1, str(error)
-    counts = re.findall(r"^(\d+) passed, (\d+) failed$", text, re.MULTILINE)
+    counts = re.findall(r"^(?:test result: \w+\. )?(\d+) passed[,;] (\d+) failed", text, re.MULTILINE)
     passed, failed = map(int, counts[-1]) if counts else (0, 1)
-    failed = max(failed, int(status != 0))
+    failed = max(failed, int(status != 0 or not passed))
     print(f"{'FAIL' if failed else 'ok  '} {name:<8} {passed:6d} passed {failed:3d} failed {time.monotonic() - begun:6.1f} s", flush=True)
     if failed:
         print("    " + "\n    ".join(text.splitlines()[-40:]), flush=True)

@@ -24,8 +24,8 @@ PLACES = [("core/src", ".rs"), ("core/cli/src", ".rs"), ("ffi-c/src", ".rs"), ("
           ("node/native", ".rs"), ("node/src", ".ts")]
 BEGIN = "<!-- Made from what each file says of itself, by tests/docs/map.py. -->\n"
 END = "<!-- The end of what is made. -->\n"
-# Tests stand beside their file and are found from there.
-TESTS = {"tests", "loom_tests", "explore"}
+# Tests stand beside their file and are found from there; the exhaustive ones are told of in docs/proof.
+TESTS = {"tests", "loom_tests", "explore", "exhaustive"}
 
 
 def paragraph(lines):

@@ -21,7 +21,7 @@
 
 pub mod cause;
 pub(crate) mod flavor;
-mod founding;
+pub(crate) mod founding;
 pub mod info;
 pub mod record;
 pub mod roster;
@@ -52,7 +52,7 @@ pub use steps::StepWatch;
 pub use survey::Survey;
 
 /// What a client expects of every node of its set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expectation {
     /// The set's name.
     pub set_name: String,

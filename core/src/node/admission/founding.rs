@@ -20,7 +20,7 @@ use super::record::{FIRST, of_set};
 use super::{Expectation, Newness, Record};
 
 /// What a client sees of a node on one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Observation {
     /// The record that is stored there.
     pub stored: Option<String>,
@@ -38,7 +38,7 @@ pub struct Observation {
 }
 
 /// What a node has shown last.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ShownRecord {
     /// The node has shown nothing so far.
     Unknown,
@@ -81,8 +81,8 @@ pub enum Refusal {
 }
 
 /// What is known of the nodes of a set.
-#[derive(Debug)]
-pub(super) struct SetView {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SetView {
     expected: Expectation,
     /// The nodes as messages name them.
     names: Vec<Arc<str>>,
@@ -94,7 +94,7 @@ pub(super) struct SetView {
 impl SetView {
     /// Nothing is known. `names`: of the nodes, as messages have them, and
     /// whether each lives in this process.
-    pub(super) fn new(expected: Expectation, names: Vec<(Arc<str>, bool)>) -> SetView {
+    pub(crate) fn new(expected: Expectation, names: Vec<(Arc<str>, bool)>) -> SetView {
         let shown = |(_, apart): &(_, bool)| {
             if *apart {
                 ShownRecord::Apart
@@ -112,7 +112,7 @@ impl SetView {
 
     /// Notes what a node shows: whether that is new, and what follows. `fresh`
     /// names the node if it has no name yet.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         node: usize,
         look: &Observation,
@@ -130,7 +130,7 @@ impl SetView {
 
     /// Notes that a node could not be reached, or does not serve: whether that is
     /// new. What it has shown of a record stays known.
-    pub(super) fn absent(&mut self, node: usize) -> bool {
+    pub(crate) fn absent(&mut self, node: usize) -> bool {
         let changed = matches!(
             self.shown[node],
             ShownRecord::Unknown | ShownRecord::Blank(_)

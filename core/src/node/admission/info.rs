@@ -9,7 +9,7 @@ use crate::hash::fnv1a;
 use crate::node::Memory;
 
 /// What a server without a record may have lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Newness {
     /// Nothing: it has run for longer than any vote lives, and stored nothing.
     New,

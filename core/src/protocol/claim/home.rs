@@ -255,8 +255,9 @@ impl Claim {
     /// What the home said to plain commands is its vote, where it has not said another
     /// when it was asked again.
     pub(super) fn refusal_stands(&mut self, node: usize) {
-        if self.round.taken == Some(node) {
-            self.votes.0[node].vote = Vote::Refused;
+        let vote = &mut self.votes.0[node].vote;
+        if self.round.taken == Some(node) && !matches!(vote, Vote::Granted(_)) {
+            *vote = Vote::Refused;
         }
     }
 

@@ -34,6 +34,8 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{Keys, Mode, Nodes, Reply, RequestContext, Value};
+#[cfg(test)]
+use crate::protocol::fence::Mark;
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::quorum::{RoundVerdict, Vote};
@@ -415,6 +417,17 @@ impl Claim {
             long
         };
         self.begun + long
+    }
+
+    /// What each node's vote is worth: until when it counts, its mark, and until when it counted
+    /// on which server.
+    #[cfg(test)]
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (Instant, Mark, (Instant, u64))> {
+        let worth = |node: &votes::NodeVote| {
+            let confirmed = (node.confirmed.until, node.confirmed.server);
+            (node.end, node.mark, confirmed)
+        };
+        self.votes.0.iter().map(worth)
     }
 
     /// In which mode the lease is held.

@@ -224,6 +224,42 @@ fn an_attempt_is_won_by_all_five_conditions_and_not_by_four() {
 }
 
 #[test]
+fn a_home_that_has_voted_when_it_was_asked_again_refuses_no_more() {
+    let (world, soon) = (world(), NOW + Duration::from_millis(1));
+    let mut claim = asked(&world);
+    let order = order(&world);
+    // Asked by script, it votes: what it said to plain commands was of a hold that was over.
+    replies(&mut claim, &world, order[0], &Reply::Taken, soon);
+    replies(&mut claim, &world, order[0], &granted(9), soon);
+    let effects = replies(&mut claim, &world, order[1], &granted(7), soon);
+    assert_eq!(effects.asks.len(), 1, "the larger fence is written back");
+    let confirm = Op::Confirm {
+        ttl: TTL,
+        fence: 9,
+        block: 1,
+    };
+    let answered = |claim: &mut Claim, node, reply: &Reply| {
+        let ticket = RequestContext {
+            node,
+            sent: soon,
+            deadline: soon + TTL / 20,
+            op: confirm,
+            server: 1,
+        };
+        claim.step(Event::Replied { ticket, reply }, soon, &world)
+    };
+    // Others have counted on there, so that the home is to store a larger one, and does not answer.
+    let effects = answered(&mut claim, order[1], &Reply::Greater { fence: 10 });
+    assert_eq!(effects.asks.len(), 2);
+    let fault = Reply::Failed(Fault::new(FaultKind::Timeout, "no answer", true));
+    answered(&mut claim, order[0], &fault);
+    assert_eq!(claim.phase(), Phase::Asking);
+    replies(&mut claim, &world, order[2], &granted(7), soon);
+    // Two bear one fence, and the home's vote stands.
+    assert!(claim.is_won());
+}
+
+#[test]
 fn a_claim_that_is_won_is_released_on_every_node_that_may_know_it() {
     let (world, soon) = (world(), NOW + Duration::from_millis(1));
     let mut claim = asked(&world);

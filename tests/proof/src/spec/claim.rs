@@ -27,7 +27,7 @@ pub fn nanos(length: Duration) -> u64 {
 }
 
 /// The vote of one node, as the client counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vote {
     /// Until when it counts.
     pub end: u64,

@@ -236,7 +236,8 @@ fn play_out(
         world.list_twice(0, place, other);
     }
     if keeps == Keeps::Trace {
-        world.keep_trace();
+        let crowds = plan.programs.is_some_and(|programs| programs.has_crowds());
+        world.keep_trace(plan.several || crowds);
     }
     let stage = Arc::new(Stage {
         world: world.clone(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorlock::sim::{AfterRelease, Mode, Op, Repair, Reply, Request, RequestContext};
 
-use super::Refused;
+use super::{Refused, keys};
 use crate::spec::Action;
 use crate::spec::claim::{Vote, agreed, lease_end, least_written};
 use crate::spec::clock::{Clocks, median};
@@ -97,6 +97,8 @@ pub struct Lease {
     pub lasted: u64,
     /// When its end came, by the client's clock, once it has.
     pub ended: Option<u64>,
+    /// When it was given up by one user and passed on, by the client's clock: another has it at once.
+    pub given: Option<u64>,
 }
 
 impl Claim {
@@ -136,11 +138,18 @@ pub struct Clients {
     pub claims: BTreeMap<Vec<u8>, Claim>,
     /// What was released in this moment although a user has it.
     pub released: Vec<Vec<u8>>,
+    /// Some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
+    pub unseen: bool,
 }
 
 /// What names a token: its digits.
 pub fn token(value: &[u8]) -> Vec<u8> {
     value[..value.len().min(40)].to_vec()
+}
+
+/// A token for a reader: its first digits, for it is a secret.
+pub fn shown(token: &[u8]) -> String {
+    String::from_utf8_lossy(&token[..token.len().min(6)]).into_owned()
 }
 
 impl Clients {
@@ -165,6 +174,28 @@ impl Clients {
         }
     }
 
+    /// Whether a token has a vote that lasts.
+    pub fn has_vote(&self, value: &[u8], now: u64) -> bool {
+        self.votes_since(&token(value), now).is_some()
+    }
+
+    /// Since when a token that is alive has votes that last: from when the first of them was asked for.
+    pub fn votes_since(&self, token: &[u8], now: u64) -> Option<u64> {
+        let claim = self.claims.get(token).filter(|claim| !claim.is_over())?;
+        let lasting = claim.votes.iter().filter(|vote| vote.end > now);
+        lasting.map(|vote| vote.since).min()
+    }
+
+    /// Whether a quorum of a token's votes lasts for `least`, and bears one fence where it has to.
+    pub fn may_be_won(&self, token: &[u8], now: u64, least: u64, fenced: bool) -> bool {
+        let Some(claim) = self.claims.get(token) else {
+            return false;
+        };
+        let bears = |mark: u64| mark > 0 && agreed(&claim.votes, mark, now + least);
+        let lasts = lease_end(&claim.votes) > now + least;
+        lasts && (!fenced || claim.votes.iter().any(|vote| bears(vote.mark)))
+    }
+
     /// Time goes on: whether all of this moment was done that belongs together.
     pub fn settles(&mut self) -> Result<(), Refused> {
         for token in std::mem::take(&mut self.released) {
@@ -173,9 +204,10 @@ impl Clients {
             };
             let has = claim.lease.as_ref().is_some_and(|lease| lease.handles > 0);
             let closed = self.clients.get(&claim.client).is_some_and(|c| c.closed);
-            if has && !closed && !claim.exported {
+            // guard: nor of one that is to go on in another client
+            if has && !closed {
                 return Err(Refused::new(Action::ClientRelease, || {
-                    "a vote is released of a lease that its user has".into()
+                    "a vote is released of a lease that its user has, or has exported".into()
                 }));
             }
         }
@@ -213,6 +245,10 @@ impl Clients {
             let why = format!("client {client}, node {place}: {why}");
             Err(Refused::new(action, || why))
         };
+        // guard: keys that go together
+        if let Some(why) = keys::wrong(&request.keys).filter(|_| request.keys.field.is_none()) {
+            return refuse(&why);
+        }
         // guard: counted from before it left
         if ticket.sent.0 > now {
             return refuse("counts from after its request was sent");
@@ -261,6 +297,10 @@ impl Clients {
             }
             claim.dead = true;
             return keeps(claim, request, now).map_or_else(|why| refuse(&why), |()| Ok(action));
+        }
+        // guard: nor a client that is closed
+        if closed && matches!(request.op, Op::Acquire { .. }) {
+            return refuse("is closed, and asks for a vote");
         }
         // guard: a dead token asks for nothing
         if claim.is_over() {
@@ -322,6 +362,11 @@ impl Clients {
                 claim.votes[place].ask(candidate.max(request.keys.field.is_some().into()));
             }
             Op::Extend { repair, .. } => {
+                // guard: what was passed on is some user's, or is given up
+                let given = claim.lease.as_ref().and_then(|lease| lease.given);
+                if given.is_some_and(|given| given < now) && !self.unseen {
+                    return refuse("renews a lease that no user has");
+                }
                 // guard: only what is valid is renewed
                 if now >= claim.end() {
                     return refuse("renews a lease that is not valid");

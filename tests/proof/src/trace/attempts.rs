@@ -1,0 +1,161 @@
+//! An attempt has its time, and then it is over: nothing more is asked for it, and its votes are given back: "Timings", "Which means,
+//! and what follows". And no node is asked for one token twice at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorlock::sim::{AfterRelease, Op};
+use quorlock_sim::trace::Step;
+use quorlock_sim::world::FaultEvent;
+
+use super::Refused;
+use super::clients::{Clients, shown, token};
+use crate::spec::Action;
+use crate::spec::claim::nanos;
+
+/// What is not told apart: timers, and rates of clocks.
+const SLACK: u64 = 2_000_000;
+
+/// The times of one token's attempt.
+#[derive(Debug, Default)]
+struct Times {
+    client: usize,
+    /// How long it may take.
+    long: u64,
+    /// Time for one request to one node: so long answers are awaited that say why it was in vain.
+    timeout: u64,
+    /// What must be left of a lease when it is won.
+    least: u64,
+    fenced: bool,
+}
+
+/// The attempts that are not won, nor over.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    tokens: BTreeMap<Vec<u8>, Times>,
+    /// By when, in true time, those that have votes are won or given up.
+    due: BTreeSet<(u64, Vec<u8>)>,
+    /// What was asked in this moment and not answered in it: token, place and what for.
+    asked: BTreeSet<(Vec<u8>, usize, bool)>,
+    /// Some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
+    unseen: bool,
+}
+
+impl Attempts {
+    /// A step, at a moment of true time.
+    pub fn step(&mut self, at: u64, step: &Step, clients: &Clients) -> Result<(), Refused> {
+        match step {
+            Step::Client { unseen, .. } => self.unseen |= unseen,
+            Step::Asks {
+                client,
+                place,
+                now,
+                request,
+                ticket,
+                ..
+            } => {
+                let name = token(&request.value.0);
+                let (ttl, back) = match request.op {
+                    Op::Acquire { ttl, .. } => (ttl, false),
+                    Op::Confirm { ttl, .. } => (ttl, true),
+                    Op::Release if !matches!(request.leaving, AfterRelease::Forced(_)) => {
+                        self.forgets(&name);
+                        return Ok(());
+                    }
+                    _ => return Ok(()),
+                };
+                // guard: a node that has not answered is not asked for the same at once
+                if !self.asked.insert((name.clone(), *place, back)) {
+                    return Err(Refused::new(Action::ClientAsk, || {
+                        format!("client {client} asks node {place} twice at once")
+                    }));
+                }
+                let timeout = ticket.deadline.0.saturating_sub(ticket.sent.0);
+                let times = self.tokens.entry(name.clone()).or_default();
+                times.client = *client;
+                times.timeout = times.timeout.max(timeout);
+                times.fenced = request.keys.fence_ttl.is_some();
+                times.least = nanos(ttl) / 10;
+                let twice = 2 * times.timeout;
+                times.long = if request.waiter.is_some() {
+                    let reservation = nanos(request.keys.waits.reservation);
+                    twice.max(reservation.min(nanos(ttl) / 2))
+                } else if request.keys.adopts.is_some() {
+                    twice.max(nanos(ttl))
+                } else {
+                    twice
+                };
+                // guard: nothing is asked for an attempt that is over
+                let since = clients.votes_since(&name, now.0);
+                if since.is_some_and(|since| now.0 > since + times.long + times.timeout + SLACK) {
+                    let of = shown(&name);
+                    return Err(Refused::new(Action::ClientAsk, || {
+                        format!("client {client} asks for {of} at {now:?}, whose attempt is over: since {since:?}, for {}", times.long)
+                    }));
+                }
+            }
+            Step::Hears {
+                client,
+                place,
+                now,
+                request,
+                ..
+            } => {
+                let name = token(&request.value.0);
+                let back = match request.op {
+                    Op::Acquire { .. } => false,
+                    Op::Confirm { .. } => true,
+                    _ => return Ok(()),
+                };
+                self.asked.remove(&(name.clone(), *place, back));
+                let Some(times) = self.tokens.get(&name) else {
+                    return Ok(());
+                };
+                if let Some(since) = clients.votes_since(&name, now.0) {
+                    let left = (since + times.long + times.timeout).saturating_sub(now.0);
+                    let by = at + left + left / 20 + SLACK;
+                    if !self.due.iter().any(|(_, of)| *of == name) {
+                        self.due.insert((by, name.clone()));
+                    }
+                }
+                // Its user may have it later, or is not seen to have it.
+                if self.unseen
+                    && clients.may_be_won(&name, now.0, times.least, times.fenced)
+                    && times.client == *client
+                {
+                    self.forgets(&name);
+                }
+            }
+            Step::Won { hold, .. } => self.forgets(&hold.token),
+            Step::Fault(
+                FaultEvent::PauseClient(client, _)
+                | FaultEvent::SuspendClient(client, _)
+                | FaultEvent::CrashClient(client),
+            ) => {
+                let of = |name: &Vec<u8>| self.tokens.get(name).map(|times| times.client);
+                self.due.retain(|(_, name)| of(name) != Some(*client));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn forgets(&mut self, name: &[u8]) {
+        self.tokens.remove(name);
+        self.due.retain(|(_, of)| of != name);
+    }
+
+    /// A moment is over, and it is `at` now.
+    pub fn waits(&mut self, at: u64) -> Result<(), Refused> {
+        self.asked.clear();
+        // guard: what is not won in its time is given up
+        match self.due.first() {
+            Some((by, name)) if *by < at => {
+                let of = shown(name);
+                Err(Refused::new(Action::ClientGiveUp, || {
+                    format!("the attempt of {of} is over, and its votes are not given back")
+                }))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorlock::sim::{AfterRelease, Op};
+use quorlock::sim::{AfterRelease, Op, Request};
 use quorlock_sim::trace::Step;
 use quorlock_sim::world::FaultEvent;
 
@@ -14,6 +14,8 @@ use crate::spec::claim::nanos;
 
 /// What is not told apart: timers, and rates of clocks.
 const SLACK: u64 = 2_000_000;
+/// So many waiters of one client for one lock may find in one moment that none of its homes can be reached.
+const AT_ONCE: usize = 20;
 
 /// The times of one token's attempt.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ struct Times {
     /// What must be left of a lease when it is won.
     least: u64,
     fenced: bool,
+    /// Its client was held up meanwhile, and takes an answer late.
+    held_up: bool,
 }
 
 /// The attempts that are not won, nor over.
@@ -36,6 +40,12 @@ pub struct Attempts {
     due: BTreeSet<(u64, Vec<u8>)>,
     /// What was asked in this moment and not answered in it: token, place and what for.
     asked: BTreeSet<(Vec<u8>, usize, bool)>,
+    /// The tokens among them that a waiter asks for.
+    waiters: BTreeSet<Vec<u8>>,
+    /// How many nodes each client lists.
+    nodes: BTreeMap<usize, usize>,
+    /// How many tokens of waiters each client has asked for and given up in this moment, by the queue.
+    vain: BTreeMap<(usize, Vec<u8>), usize>,
     /// Some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
     unseen: bool,
 }
@@ -44,7 +54,15 @@ impl Attempts {
     /// A step, at a moment of true time.
     pub fn step(&mut self, at: u64, step: &Step, clients: &Clients) -> Result<(), Refused> {
         match step {
-            Step::Client { unseen, .. } => self.unseen |= unseen,
+            Step::Client {
+                client,
+                nodes,
+                unseen,
+                ..
+            } => {
+                self.unseen |= unseen;
+                self.nodes.insert(*client, *nodes);
+            }
             Step::Asks {
                 client,
                 place,
@@ -59,7 +77,7 @@ impl Attempts {
                     Op::Confirm { ttl, .. } => (ttl, true),
                     Op::Release if !matches!(request.leaving, AfterRelease::Forced(_)) => {
                         self.forgets(&name);
-                        return Ok(());
+                        return self.gives_up(*client, &name, request);
                     }
                     _ => return Ok(()),
                 };
@@ -68,6 +86,9 @@ impl Attempts {
                     return Err(Refused::new(Action::ClientAsk, || {
                         format!("client {client} asks node {place} twice at once")
                     }));
+                }
+                if request.waiter.is_some() {
+                    self.waiters.insert(name.clone());
                 }
                 let timeout = ticket.deadline.0.saturating_sub(ticket.sent.0);
                 let times = self.tokens.entry(name.clone()).or_default();
@@ -86,6 +107,7 @@ impl Attempts {
                 };
                 // guard: nothing is asked for an attempt that is over
                 let since = clients.votes_since(&name, now.0);
+                let since = since.filter(|_| !times.held_up);
                 if since.is_some_and(|since| now.0 > since + times.long + times.timeout + SLACK) {
                     let of = shown(&name);
                     return Err(Refused::new(Action::ClientAsk, || {
@@ -133,8 +155,31 @@ impl Attempts {
             ) => {
                 let of = |name: &Vec<u8>| self.tokens.get(name).map(|times| times.client);
                 self.due.retain(|(_, name)| of(name) != Some(*client));
+                let theirs = self.tokens.values_mut().filter(|t| t.client == *client);
+                theirs.for_each(|times| times.held_up = true);
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A token is given up.
+    fn gives_up(&mut self, client: usize, name: &[u8], request: &Request) -> Result<(), Refused> {
+        let own = (name.to_vec(), 0, false)..=(name.to_vec(), usize::MAX, true);
+        let now: Vec<_> = self.asked.range(own).cloned().collect();
+        if now.is_empty() || !self.waiters.contains(name) {
+            return Ok(());
+        }
+        now.iter().for_each(|one| _ = self.asked.remove(one));
+        let queue = (client, request.keys.aux.queue().to_vec());
+        let vain = self.vain.entry(queue).or_default();
+        *vain += 1;
+        let nodes = self.nodes.get(&client).copied().unwrap_or(0);
+        // guard: after as many as there may be homes there is a pause
+        if *vain > AT_ONCE * nodes {
+            return Err(Refused::new(Action::ClientJoin, || {
+                format!("client {client} asks and gives up, again and again, without a pause")
+            }));
         }
         Ok(())
     }
@@ -147,6 +192,8 @@ impl Attempts {
     /// A moment is over, and it is `at` now.
     pub fn waits(&mut self, at: u64) -> Result<(), Refused> {
         self.asked.clear();
+        self.waiters.clear();
+        self.vain.clear();
         // guard: what is not won in its time is given up
         match self.due.first() {
             Some((by, name)) if *by < at => {

@@ -402,6 +402,13 @@ impl Clients {
                     let why = format!("writes {fence} back, where {least} is the least");
                     return refuse(&why);
                 }
+                // guard: what this node takes, for all that is known of it
+                let Vote { mark, found, .. } = claim.votes[place];
+                let stored = mark.max(found);
+                if mark == fence || stored > 0 && stored + u64::from(block) > fence {
+                    let why = format!("writes {fence} back, and {stored} is stored there");
+                    return refuse(&why);
+                }
                 claim.written = fence;
             }
             Op::Release | Op::Inspect | Op::Reserve { .. } => {}

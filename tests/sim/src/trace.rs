@@ -354,10 +354,14 @@ pub enum Step {
         lock: Arc<[u8]>,
         done: bool,
     },
+    /// From here on a client looks whether locks are to be had. Of what it wins nothing is told.
+    Probes { client: usize },
     /// Nothing is of use any more to the task that has asked for this token.
     Useless { token: u64 },
     /// The client is closed, or gone.
     Closed { client: usize },
+    /// The trace is over.
+    Ends,
 }
 
 /// A step, and when.

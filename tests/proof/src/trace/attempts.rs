@@ -23,8 +23,10 @@ struct Times {
     client: usize,
     /// How long it may take.
     long: u64,
-    /// Time for one request to one node: so long answers are awaited that say why it was in vain.
+    /// Time for one request to one node.
     timeout: u64,
+    /// For so long answers are awaited behind its end that say why it was in vain.
+    overtime: u64,
     /// What must be left of a lease when it is won.
     least: u64,
     fenced: bool,
@@ -40,14 +42,16 @@ pub struct Attempts {
     due: BTreeSet<(u64, Vec<u8>)>,
     /// What was asked in this moment and not answered in it: token, place and what for.
     asked: BTreeSet<(Vec<u8>, usize, bool)>,
+    /// What is to be won in this moment.
+    won: BTreeSet<Vec<u8>>,
     /// The tokens among them that a waiter asks for.
     waiters: BTreeSet<Vec<u8>>,
     /// How many nodes each client lists.
     nodes: BTreeMap<usize, usize>,
     /// How many tokens of waiters each client has asked for and given up in this moment, by the queue.
     vain: BTreeMap<(usize, Vec<u8>), usize>,
-    /// Some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
-    unseen: bool,
+    /// The clients of which some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
+    unseen: BTreeSet<usize>,
 }
 
 impl Attempts {
@@ -60,8 +64,13 @@ impl Attempts {
                 unseen,
                 ..
             } => {
-                self.unseen |= unseen;
+                if *unseen {
+                    self.unseen.insert(*client);
+                }
                 self.nodes.insert(*client, *nodes);
+            }
+            Step::Probes { client } => {
+                self.unseen.insert(*client);
             }
             Step::Asks {
                 client,
@@ -96,6 +105,9 @@ impl Attempts {
                 times.timeout = times.timeout.max(timeout);
                 times.fenced = request.keys.fence_ttl.is_some();
                 times.least = nanos(ttl) / 10;
+                if request.waiter.is_some() {
+                    times.overtime = times.timeout;
+                }
                 let twice = 2 * times.timeout;
                 times.long = if request.waiter.is_some() {
                     let reservation = nanos(request.keys.waits.reservation);
@@ -108,7 +120,7 @@ impl Attempts {
                 // guard: nothing is asked for an attempt that is over
                 let since = clients.votes_since(&name, now.0);
                 let since = since.filter(|_| !times.held_up);
-                if since.is_some_and(|since| now.0 > since + times.long + times.timeout + SLACK) {
+                if since.is_some_and(|since| now.0 > since + times.long + times.overtime + SLACK) {
                     let of = shown(&name);
                     return Err(Refused::new(Action::ClientAsk, || {
                         format!("client {client} asks for {of} at {now:?}, whose attempt is over: since {since:?}, for {}", times.long)
@@ -133,17 +145,20 @@ impl Attempts {
                     return Ok(());
                 };
                 if let Some(since) = clients.votes_since(&name, now.0) {
-                    let left = (since + times.long + times.timeout).saturating_sub(now.0);
+                    let left = (since + times.long + times.overtime).saturating_sub(now.0);
                     let by = at + left + left / 20 + SLACK;
                     if !self.due.iter().any(|(_, of)| *of == name) {
                         self.due.insert((by, name.clone()));
                     }
                 }
+                // guard: won in the moment in which nothing is awaited any more
+                let won = clients.may_be_won(&name, now.0, times.least, times.fenced);
+                let unseen = self.unseen.contains(client);
+                if !unseen && won && clients.has_all(&name, now.0) {
+                    self.won.insert(name.clone());
+                }
                 // Its user may have it later, or is not seen to have it.
-                if self.unseen
-                    && clients.may_be_won(&name, now.0, times.least, times.fenced)
-                    && times.client == *client
-                {
+                if unseen && won && times.client == *client {
                     self.forgets(&name);
                 }
             }
@@ -187,6 +202,7 @@ impl Attempts {
     fn forgets(&mut self, name: &[u8]) {
         self.tokens.remove(name);
         self.due.retain(|(_, of)| of != name);
+        self.won.remove(name);
     }
 
     /// A moment is over, and it is `at` now.
@@ -194,6 +210,11 @@ impl Attempts {
         self.asked.clear();
         self.waiters.clear();
         self.vain.clear();
+        if let Some(name) = self.won.pop_first() {
+            return Err(Refused::new(Action::ClientWin, || {
+                format!("{} has the votes of all nodes, and is not won", shown(&name))
+            }));
+        }
         // guard: what is not won in its time is given up
         match self.due.first() {
             Some((by, name)) if *by < at => {

@@ -129,12 +129,12 @@ impl Calls {
                 client,
                 place,
                 number,
-            } => self.call(at, (*client, *number), *place),
+            } => self.call(at, (*client, *number), *place, false),
             Step::Subscribes { client, place } => {
                 let own = self.queued.range((*client, 0)..=(*client, u64::MAX));
                 let own: Vec<_> = own.map(|(name, _)| *name).collect();
                 for name in own {
-                    self.call(at, name, *place);
+                    self.call(at, name, *place, true);
                 }
             }
             // It does nothing for a while, or for ever; and what it is asked then is held up.
@@ -148,7 +148,7 @@ impl Calls {
         Ok(())
     }
 
-    fn call(&mut self, at: u64, name: (usize, u64), place: usize) {
+    fn call(&mut self, at: u64, name: (usize, u64), place: usize, subscribed: bool) {
         let open = self.open.get(&name);
         let awaits = open.is_some_and(|open| open.values().any(|until| at < *until));
         if let Some(queued) = self.queued.get_mut(&name)
@@ -159,8 +159,9 @@ impl Calls {
             if awaits {
                 return;
             }
-            // Where too few nodes are there it asks when they may be back.
-            let by = at + queued.timeout + queued.timeout / 50 + 2 * MS;
+            // It asks at once; one that was called, when they may be back, where too few nodes are there.
+            let soon = at + queued.timeout + queued.timeout / 50 + 2 * MS;
+            let by = if subscribed { at } else { soon };
             self.due.entry(name).or_insert(by);
         } else {
             self.early.insert(name);

@@ -97,8 +97,8 @@ pub struct Lease {
     pub lasted: u64,
     /// When its end came, by the client's clock, once it has.
     pub ended: Option<u64>,
-    /// When it was given up by one user and passed on, by the client's clock: another has it at once.
-    pub given: Option<u64>,
+    /// It was given up by its user, and passed on.
+    pub given: bool,
 }
 
 impl Claim {
@@ -138,8 +138,10 @@ pub struct Clients {
     pub claims: BTreeMap<Vec<u8>, Claim>,
     /// What was released in this moment although a user has it.
     pub released: Vec<Vec<u8>>,
-    /// Some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
-    pub unseen: bool,
+    /// What was passed on in this moment.
+    pub given: Vec<Vec<u8>>,
+    /// The clients of which some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
+    pub unseen: BTreeSet<usize>,
 }
 
 /// What names a token: its digits.
@@ -196,8 +198,28 @@ impl Clients {
         lasts && (!fenced || claim.votes.iter().any(|vote| bears(vote.mark)))
     }
 
+    /// Whether all nodes have voted for it, so that no answer is awaited.
+    pub fn has_all(&self, token: &[u8], now: u64) -> bool {
+        let claim = self.claims.get(token);
+        claim.is_some_and(|claim| claim.votes.iter().all(|vote| vote.end > now))
+    }
+
     /// Time goes on: whether all of this moment was done that belongs together.
     pub fn settles(&mut self) -> Result<(), Refused> {
+        for token in std::mem::take(&mut self.given) {
+            let Some(claim) = self.claims.get(&token) else {
+                continue;
+            };
+            let given = claim.lease.as_ref().is_some_and(|lease| lease.given);
+            let closed = self.clients.get(&claim.client).is_some_and(|c| c.closed);
+            // guard: what is passed on is another user's in the same moment, or is given up
+            let unseen = self.unseen.contains(&claim.client);
+            if given && !claim.dead && !closed && !unseen {
+                return Err(Refused::new(Action::ClientPassOn, || {
+                    "a lease is passed on, and no user has it".into()
+                }));
+            }
+        }
         for token in std::mem::take(&mut self.released) {
             let Some(claim) = self.claims.get(&token) else {
                 continue;
@@ -205,7 +227,7 @@ impl Clients {
             let has = claim.lease.as_ref().is_some_and(|lease| lease.handles > 0);
             let closed = self.clients.get(&claim.client).is_some_and(|c| c.closed);
             // guard: nor of one that is to go on in another client
-            if has && !closed {
+            if (has || claim.exported) && !closed {
                 return Err(Refused::new(Action::ClientRelease, || {
                     "a vote is released of a lease that its user has, or has exported".into()
                 }));
@@ -362,11 +384,6 @@ impl Clients {
                 claim.votes[place].ask(candidate.max(request.keys.field.is_some().into()));
             }
             Op::Extend { repair, .. } => {
-                // guard: what was passed on is some user's, or is given up
-                let given = claim.lease.as_ref().and_then(|lease| lease.given);
-                if given.is_some_and(|given| given < now) && !self.unseen {
-                    return refuse("renews a lease that no user has");
-                }
                 // guard: only what is valid is renewed
                 if now >= claim.end() {
                     return refuse("renews a lease that is not valid");

@@ -140,7 +140,9 @@ impl Checker {
                 ..
             } => {
                 self.nodes.failing_over |= failing_over;
-                self.clients.unseen |= unseen;
+                if *unseen {
+                    self.clients.unseen.insert(*client);
+                }
                 let clock = (*offset, *rate);
                 self.clients.begins(*client, *nodes, nanos(*max_ttl), clock);
                 return Ok(());

@@ -19,8 +19,8 @@ type Waiter = (usize, u64);
 struct Places {
     /// The places of the client's list.
     stands: BTreeSet<usize>,
-    /// The requests for a vote that are not answered, by message, and where.
-    open: BTreeMap<u64, usize>,
+    /// The last request for a vote at each, by message, while it is not answered.
+    open: BTreeMap<usize, u64>,
     /// The token by which it has what it waited for.
     won: Option<Vec<u8>>,
 }
@@ -28,7 +28,7 @@ struct Places {
 impl Places {
     /// Where it stands, as far as nodes have answered.
     fn settled(&self) -> Option<usize> {
-        let open = |place: &usize| self.open.values().any(|of| of == place);
+        let open = |place: &usize| self.open.contains_key(place);
         self.stands.iter().copied().find(|place| !open(place))
     }
 }
@@ -79,7 +79,7 @@ impl Waiters {
                         if home {
                             places.stands.insert(*place);
                         }
-                        places.open.insert(*message, *place);
+                        places.open.insert(*place, *message);
                     }
                     // What it reserves is its place there.
                     Op::Reserve { .. } => {
@@ -102,7 +102,9 @@ impl Waiters {
                 let Some(places) = self.waiters.get_mut(&name) else {
                     return;
                 };
-                places.open.remove(message);
+                if places.open.get(place) == Some(message) {
+                    places.open.remove(place);
+                }
                 // The vote has ended the place.
                 if matches!(reply, Reply::Granted { .. }) {
                     places.stands.remove(place);

@@ -130,6 +130,11 @@ impl Clients {
             (lease.handles, lease.had) = (lease.handles + 1, lease.had + 1);
             return Some(Ok(Action::ClientWin));
         }
+        // guard: not by a client that is closed
+        if self.clients.get(&hold.client)?.closed {
+            let why = "is won, and its client is closed".into();
+            return Some(refuse(Action::ClientWin, hold, why));
+        }
         let action = if hold.number == 0 {
             Action::ClientWin
         } else {
@@ -160,7 +165,7 @@ impl Clients {
             released: 0,
             lasted: end.0,
             ended: None,
-            given: None,
+            given: false,
         });
         // guard: not for ever, for others may wait on the nodes
         if hold.number > IN_A_ROW {
@@ -271,7 +276,8 @@ impl Clients {
         }
         claim.dead |= last && !goes_on;
         if let Some(lease) = claim.lease.as_mut().filter(|_| last && goes_on) {
-            lease.given = Some(now);
+            lease.given = true;
+            self.given.push(hold.token.clone());
         }
         Some(Ok(Action::ClientRelease))
     }

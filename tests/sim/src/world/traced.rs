@@ -38,7 +38,9 @@ impl World {
 
     /// The trace, if it was kept.
     pub fn trace(&self) -> Option<Trace> {
-        self.inner().trace.take()
+        let mut inner = self.inner();
+        inner.traces(|_| Step::Ends);
+        inner.trace.take()
     }
 
     /// What a user was told of an extension, or of what it wants to be left.
@@ -86,6 +88,11 @@ impl World {
                 false => Step::Awaits { hold },
             }
         });
+    }
+
+    /// A client looks whether locks are to be had.
+    pub fn traces_probing(&self, client: usize) {
+        self.inner().traces(|_| Step::Probes { client });
     }
 
     /// What a user was told of a lock that is to be taken away.

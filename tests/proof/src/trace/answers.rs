@@ -76,7 +76,8 @@ impl Answers {
                         format!("carries {:?} out, which was not asked for", request.op)
                     }));
                 }
-                let plain = !self.guarded.contains(&between.client) && request.keys.fence_ttl.is_none();
+                let plain =
+                    !self.guarded.contains(&between.client) && request.keys.fence_ttl.is_none();
                 self.answer(*message, answers(served, plain));
                 Ok(())
             }

@@ -123,7 +123,10 @@ impl Attempts {
                 if since.is_some_and(|since| now.0 > since + times.long + times.overtime + SLACK) {
                     let of = shown(&name);
                     return Err(Refused::new(Action::ClientAsk, || {
-                        format!("client {client} asks for {of} at {now:?}, whose attempt is over: since {since:?}, for {}", times.long)
+                        format!(
+                            "client {client} asks for {of} at {now:?}, whose attempt is over: since {since:?}, for {}",
+                            times.long
+                        )
                     }));
                 }
             }
@@ -144,7 +147,8 @@ impl Attempts {
                 let Some(times) = self.tokens.get(&name) else {
                     return Ok(());
                 };
-                if let Some(since) = clients.votes_since(&name, now.0) {
+                let since = clients.votes_since(&name, now.0);
+                if let Some(since) = since.filter(|_| !times.held_up) {
                     let left = (since + times.long + times.overtime).saturating_sub(now.0);
                     let by = at + left + left / 20 + SLACK;
                     if !self.due.iter().any(|(_, of)| *of == name) {
@@ -212,7 +216,10 @@ impl Attempts {
         self.vain.clear();
         if let Some(name) = self.won.pop_first() {
             return Err(Refused::new(Action::ClientWin, || {
-                format!("{} has the votes of all nodes, and is not won", shown(&name))
+                format!(
+                    "{} has the votes of all nodes, and is not won",
+                    shown(&name)
+                )
             }));
         }
         // guard: what is not won in its time is given up

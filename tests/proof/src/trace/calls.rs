@@ -73,7 +73,6 @@ impl Calls {
                 self.early.remove(&name);
                 if let Some(queued) = self.queued.remove(&name)
                     && matches!(request.op, Op::Acquire { .. })
-                    && queued.home == *place
                     // guard: a poll has its time
                     && !queued.called
                     && now.0 < queued.poll
@@ -106,9 +105,13 @@ impl Calls {
                         self.due.remove(&name);
                     }
                 }
-                let Some((number, poll)) = told(request, reply, now.0) else {
+                let Some((number, mut poll)) = told(request, reply, now.0) else {
                     return Ok(());
                 };
+                // What it asked elsewhere is still to be answered: it does not wait yet.
+                if self.awaits(at, (*client, number)) {
+                    poll = 0;
+                }
                 let left = self.left.get(&(*client, number, *place));
                 if left.is_some_and(|left| ticket.sent.0 <= *left) {
                     return Ok(());
@@ -148,9 +151,14 @@ impl Calls {
         Ok(())
     }
 
-    fn call(&mut self, at: u64, name: (usize, u64), place: usize, subscribed: bool) {
+    /// Whether it may be answered yet by another node.
+    fn awaits(&self, at: u64, name: (usize, u64)) -> bool {
         let open = self.open.get(&name);
-        let awaits = open.is_some_and(|open| open.values().any(|until| at < *until));
+        open.is_some_and(|open| open.values().any(|until| at < *until))
+    }
+
+    fn call(&mut self, at: u64, name: (usize, u64), place: usize, subscribed: bool) {
+        let awaits = self.awaits(at, name);
         if let Some(queued) = self.queued.get_mut(&name)
             && queued.home == place
         {

@@ -58,7 +58,9 @@ impl Forces {
                 // guard: a quorum; two calls at once are not told apart, so of one value
                 if *done && most.is_some_and(|most| most < least) {
                     return Err(Refused::new(Action::ClientForce, || {
-                        format!("client {client} says that a lock was taken away, which {most:?} nodes have done")
+                        format!(
+                            "client {client} says that a lock was taken away, which {most:?} nodes have done"
+                        )
                     }));
                 }
             }

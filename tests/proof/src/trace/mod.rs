@@ -88,8 +88,8 @@ impl Checker {
             let told = |at| move |refused| Refused { at, ..refused };
             if traced.at > before {
                 self.settles().map_err(told(before))?;
-                self.attempts.waits(traced.at).map_err(told(traced.at))?;
                 self.calls.waits(traced.at).map_err(told(traced.at))?;
+                self.attempts.waits(traced.at).map_err(told(traced.at))?;
                 self.told.waits(traced.at).map_err(told(traced.at))?;
             }
             before = traced.at;

@@ -320,8 +320,9 @@ impl Clients {
             claim.dead = true;
             return keeps(claim, request, now).map_or_else(|why| refuse(&why), |()| Ok(action));
         }
-        // guard: nor a client that is closed
-        if closed && matches!(request.op, Op::Acquire { .. }) {
+        // guard: nor does a client that is closed ask for a new one
+        let new = claim.asked.is_empty() && matches!(request.op, Op::Acquire { .. });
+        if closed && new {
             return refuse("is closed, and asks for a vote");
         }
         // guard: a dead token asks for nothing

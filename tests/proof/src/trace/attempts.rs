@@ -40,8 +40,8 @@ pub struct Attempts {
     tokens: BTreeMap<Vec<u8>, Times>,
     /// By when, in true time, those that have votes are won or given up.
     due: BTreeSet<(u64, Vec<u8>)>,
-    /// What was asked in this moment and not answered in it: token, place and what for.
-    asked: BTreeSet<(Vec<u8>, usize, bool)>,
+    /// What was asked in this moment and not answered in it: token, place, and the fence that is written back, or 0 for a vote.
+    asked: BTreeSet<(Vec<u8>, usize, u64)>,
     /// What is to be won in this moment.
     won: BTreeSet<Vec<u8>>,
     /// The tokens among them that a waiter asks for.
@@ -82,8 +82,8 @@ impl Attempts {
             } => {
                 let name = token(&request.value.0);
                 let (ttl, back) = match request.op {
-                    Op::Acquire { ttl, .. } => (ttl, false),
-                    Op::Confirm { ttl, .. } => (ttl, true),
+                    Op::Acquire { ttl, .. } => (ttl, 0),
+                    Op::Confirm { ttl, fence, .. } => (ttl, fence),
                     Op::Release if !matches!(request.leaving, AfterRelease::Forced(_)) => {
                         self.forgets(&name);
                         return self.gives_up(*client, &name, request);
@@ -139,8 +139,8 @@ impl Attempts {
             } => {
                 let name = token(&request.value.0);
                 let back = match request.op {
-                    Op::Acquire { .. } => false,
-                    Op::Confirm { .. } => true,
+                    Op::Acquire { .. } => 0,
+                    Op::Confirm { fence, .. } => fence,
                     _ => return Ok(()),
                 };
                 self.asked.remove(&(name.clone(), *place, back));
@@ -184,7 +184,7 @@ impl Attempts {
 
     /// A token is given up.
     fn gives_up(&mut self, client: usize, name: &[u8], request: &Request) -> Result<(), Refused> {
-        let own = (name.to_vec(), 0, false)..=(name.to_vec(), usize::MAX, true);
+        let own = (name.to_vec(), 0, 0)..=(name.to_vec(), usize::MAX, u64::MAX);
         let now: Vec<_> = self.asked.range(own).cloned().collect();
         if now.is_empty() || !self.waiters.contains(name) {
             return Ok(());

@@ -88,11 +88,14 @@ impl Order {
                 if matches!(request.leaving, AfterRelease::Forced(_)) {
                     return Ok(());
                 }
-                let Some((max_ttl, (offset, rate))) = self.clients.get(client) else {
+                let Some((_, (offset, rate))) = self.clients.get(client) else {
                     return Ok(());
                 };
+                // Of a client that is of another mind about the set its own may be shorter than what it expects there.
+                let all = self.clients.values().map(|(max_ttl, _)| *max_ttl);
+                let max_ttl = all.min().unwrap_or_default();
                 let late = 2 * (ticket.deadline.0 - ticket.sent.0) + LONGER;
-                let until = ticket.sent.0 + nanos(*max_ttl) + drift_of(*max_ttl, *drift) + late;
+                let until = ticket.sent.0 + nanos(max_ttl) + drift_of(max_ttl, *drift) + late;
                 let until = (until.saturating_sub(*offset) as f64 / rate) as u64;
                 // guard: behind what it undoes, also where that is in doubt
                 if let Some(doubted) = state.doubted

@@ -239,6 +239,7 @@ GATE = [
     chaos_tools("ledger", 5, "demo"),
     # Other lock libraries under the same faults: the ledger, the floors, and the page of the figures that are kept. They run by hand.
     Step("others-page", [PYTHON, "tests/chaos/others.py", "--check"]),
+    Step("others-tools", [PYTHON, "tests/chaos/others/test_others.py", "-v"], floor=17),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=14),
@@ -293,8 +294,6 @@ FULL = [
     # This machine's packages in empty folders; all of them: `make dist-check`.
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
          floor=4),
-    # The ledger of other libraries.
-    Step("others-tools", [PYTHON, "-m", "unittest", "-v", "tests/chaos/others/test_others.py"], floor=17),
     # Those whose library comes from a registry.
     Step("migrate", [PYTHON, "tests/interop/pages.py", "registry"], floor=20),
 ]

@@ -29,6 +29,7 @@ fn refused_without(is: impl Fn(&Step) -> bool) -> bool {
         let Some(place) = trace.0.iter().position(|traced| is(&traced.step)) else {
             continue;
         };
+        assert_eq!(Checker::default().check(&trace), Ok(()));
         let mut steps = trace.0.clone();
         steps.remove(place);
         return Checker::default().check(&Trace(steps)).is_err();

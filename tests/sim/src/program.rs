@@ -91,6 +91,11 @@ impl Programs {
         self.neighbours > 0
     }
 
+    /// Whether crowds come, of whose leases nothing is told.
+    pub fn has_crowds(&self) -> bool {
+        self.crowds > 0
+    }
+
     /// A plan whose users run them.
     pub fn of(self, plan: Plan) -> Plan {
         let keep = if plan.keep.is_zero() {

@@ -236,7 +236,8 @@ fn play_out(
         world.list_twice(0, place, other);
     }
     if keeps == Keeps::Trace {
-        world.keep_trace();
+        let crowds = plan.programs.is_some_and(|programs| programs.has_crowds());
+        world.keep_trace(plan.several || crowds);
     }
     let stage = Arc::new(Stage {
         world: world.clone(),
@@ -493,6 +494,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     let most = most + Duration::from_nanos(plan.pauses());
     // Whoever came back with an old snapshot is called in its turn, in vain.
     let most = most + plan.waits.reservation * world.ghosts();
+    world.traces_probing(prober.number);
     world.spawn(prober.number, prober.probe(stage.clone(), most));
     let mut until = world.time();
     // Each of its calls waits so long, and has to be given back.

@@ -154,13 +154,15 @@ pub struct Hold {
 #[allow(missing_docs, reason = "the parts are named as elsewhere")]
 pub enum Step {
     /// A client is there: how many nodes it lists, whether it guards against restarts, its longest ttl, and its clock,
-    /// which shows `offset` and `rate` ns for each ns of true time.
+    /// which shows `offset` and `rate` ns for each ns of true time. `unseen`: some of its users' leases are told
+    /// late or not at all, as those of calls for several locks and of crowds.
     Client {
         client: usize,
         nodes: usize,
         guard: bool,
         max_ttl: Duration,
         failing_over: bool,
+        unseen: bool,
         offset: u64,
         rate: f64,
     },
@@ -176,6 +178,20 @@ pub enum Step {
         /// The drift that its client allows for.
         drift: f64,
         lease: Option<Instant>,
+    },
+    /// A link writes a request to a connection, by plain commands or by script.
+    Puts {
+        client: usize,
+        place: usize,
+        connection: u64,
+        message: u64,
+        native: bool,
+    },
+    /// The connection in use is in doubt, or has ended: another is made for what comes.
+    Doubts {
+        client: usize,
+        place: usize,
+        connection: u64,
     },
     /// A node carries a request out.
     Serves {
@@ -200,6 +216,7 @@ pub enum Step {
     Hears {
         client: usize,
         place: usize,
+        connection: u64,
         message: u64,
         now: Instant,
         request: Box<Request>,
@@ -207,6 +224,14 @@ pub enum Step {
         reply: Reply,
         time: Option<u64>,
     },
+    /// A message reaches a client: the turn of the waiter of this number has come.
+    Calls {
+        client: usize,
+        place: usize,
+        number: u64,
+    },
+    /// A client's inbox is subscribed on a node, over the connection in use.
+    Subscribes { client: usize, place: usize },
     /// A node shows a connection what it is: the number of its run, and of the promotion that it went on from; whether it
     /// has stored anything in that run, and how many strings for its records.
     Shows {
@@ -286,6 +311,10 @@ pub enum Step {
         end: Instant,
         goes_on: bool,
     },
+    /// A user waits for its release to be done; and is told what came of it.
+    Awaits { hold: Hold },
+    /// See [`Step::Awaits`].
+    Told { hold: Hold },
     /// A user was told that its release is done; `again`: by a handle that it gave back before.
     Released { hold: Hold, again: bool },
     /// A user exports its lease.
@@ -319,10 +348,20 @@ pub enum Step {
         refused: bool,
         held: bool,
     },
+    /// A user was told what came of it that the lock was to be taken away from its holder.
+    Forced {
+        client: usize,
+        lock: Arc<[u8]>,
+        done: bool,
+    },
+    /// From here on a client looks whether locks are to be had. Of what it wins nothing is told.
+    Probes { client: usize },
     /// Nothing is of use any more to the task that has asked for this token.
     Useless { token: u64 },
     /// The client is closed, or gone.
     Closed { client: usize },
+    /// The trace is over.
+    Ends,
 }
 
 /// A step, and when.

@@ -36,7 +36,7 @@ use quorlock::sim::admission::{Roster, StepWatch, Survey};
 use crate::history::{Happened, History};
 use crate::plan::DRIFT;
 use crate::random::Random;
-use crate::trace::{Step, Trace};
+use crate::trace::Trace;
 use crate::who;
 pub use admission::Terms as Admission;
 pub use bytes::Breaks;
@@ -415,10 +415,7 @@ impl World {
                 drop(inner);
                 network::tell(told);
             }
-            Event::Fault(fault) => {
-                inner.traces(|_| Step::Fault(fault));
-                inner.go_wrong(fault);
-            }
+            Event::Fault(fault) => inner.go_wrong(fault),
             Event::Demoted {
                 node,
                 place,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorlock::sim::{AfterRelease, Mode, Op, Repair, Reply, Request, RequestContext};
 
-use super::Refused;
+use super::{Refused, keys};
 use crate::spec::Action;
 use crate::spec::claim::{Vote, agreed, lease_end, least_written};
 use crate::spec::clock::{Clocks, median};
@@ -97,6 +97,8 @@ pub struct Lease {
     pub lasted: u64,
     /// When its end came, by the client's clock, once it has.
     pub ended: Option<u64>,
+    /// It was given up by its user, and passed on.
+    pub given: bool,
 }
 
 impl Claim {
@@ -136,11 +138,20 @@ pub struct Clients {
     pub claims: BTreeMap<Vec<u8>, Claim>,
     /// What was released in this moment although a user has it.
     pub released: Vec<Vec<u8>>,
+    /// What was passed on in this moment.
+    pub given: Vec<Vec<u8>>,
+    /// The clients of which some leases are told late or not at all: see [`Step::Client`](quorlock_sim::trace::Step::Client).
+    pub unseen: BTreeSet<usize>,
 }
 
 /// What names a token: its digits.
 pub fn token(value: &[u8]) -> Vec<u8> {
     value[..value.len().min(40)].to_vec()
+}
+
+/// A token for a reader: its first digits, for it is a secret.
+pub fn shown(token: &[u8]) -> String {
+    String::from_utf8_lossy(&token[..token.len().min(6)]).into_owned()
 }
 
 impl Clients {
@@ -165,17 +176,60 @@ impl Clients {
         }
     }
 
+    /// Whether a token has a vote that lasts.
+    pub fn has_vote(&self, value: &[u8], now: u64) -> bool {
+        self.votes_since(&token(value), now).is_some()
+    }
+
+    /// Since when a token that is alive has votes that last: from when the first of them was asked for.
+    pub fn votes_since(&self, token: &[u8], now: u64) -> Option<u64> {
+        let claim = self.claims.get(token).filter(|claim| !claim.is_over())?;
+        let lasting = claim.votes.iter().filter(|vote| vote.end > now);
+        lasting.map(|vote| vote.since).min()
+    }
+
+    /// Whether a quorum of a token's votes lasts for `least`, and bears one fence where it has to.
+    pub fn may_be_won(&self, token: &[u8], now: u64, least: u64, fenced: bool) -> bool {
+        let Some(claim) = self.claims.get(token) else {
+            return false;
+        };
+        let bears = |mark: u64| mark > 0 && agreed(&claim.votes, mark, now + least);
+        let lasts = lease_end(&claim.votes) > now + least;
+        lasts && (!fenced || claim.votes.iter().any(|vote| bears(vote.mark)))
+    }
+
+    /// Whether all nodes have voted for it, so that no answer is awaited.
+    pub fn has_all(&self, token: &[u8], now: u64) -> bool {
+        let claim = self.claims.get(token);
+        claim.is_some_and(|claim| claim.votes.iter().all(|vote| vote.end > now))
+    }
+
     /// Time goes on: whether all of this moment was done that belongs together.
     pub fn settles(&mut self) -> Result<(), Refused> {
+        for token in std::mem::take(&mut self.given) {
+            let Some(claim) = self.claims.get(&token) else {
+                continue;
+            };
+            let given = claim.lease.as_ref().is_some_and(|lease| lease.given);
+            let closed = self.clients.get(&claim.client).is_some_and(|c| c.closed);
+            // guard: what is passed on is another user's in the same moment, or is given up
+            let unseen = self.unseen.contains(&claim.client);
+            if given && !claim.dead && !closed && !unseen {
+                return Err(Refused::new(Action::ClientPassOn, || {
+                    "a lease is passed on, and no user has it".into()
+                }));
+            }
+        }
         for token in std::mem::take(&mut self.released) {
             let Some(claim) = self.claims.get(&token) else {
                 continue;
             };
             let has = claim.lease.as_ref().is_some_and(|lease| lease.handles > 0);
             let closed = self.clients.get(&claim.client).is_some_and(|c| c.closed);
-            if has && !closed && !claim.exported {
+            // guard: nor of one that is to go on in another client
+            if (has || claim.exported) && !closed {
                 return Err(Refused::new(Action::ClientRelease, || {
-                    "a vote is released of a lease that its user has".into()
+                    "a vote is released of a lease that its user has, or has exported".into()
                 }));
             }
         }
@@ -213,6 +267,10 @@ impl Clients {
             let why = format!("client {client}, node {place}: {why}");
             Err(Refused::new(action, || why))
         };
+        // guard: keys that go together
+        if let Some(why) = keys::wrong(&request.keys).filter(|_| request.keys.field.is_none()) {
+            return refuse(&why);
+        }
         // guard: counted from before it left
         if ticket.sent.0 > now {
             return refuse("counts from after its request was sent");
@@ -261,6 +319,11 @@ impl Clients {
             }
             claim.dead = true;
             return keeps(claim, request, now).map_or_else(|why| refuse(&why), |()| Ok(action));
+        }
+        // guard: nor does a client that is closed ask for a new one
+        let new = claim.asked.is_empty() && matches!(request.op, Op::Acquire { .. });
+        if closed && new {
+            return refuse("is closed, and asks for a vote");
         }
         // guard: a dead token asks for nothing
         if claim.is_over() {
@@ -355,6 +418,13 @@ impl Clients {
                 // guard: the largest, and no less than the median
                 if fence < least {
                     let why = format!("writes {fence} back, where {least} is the least");
+                    return refuse(&why);
+                }
+                // guard: what this node takes, for all that is known of it
+                let Vote { mark, found, .. } = claim.votes[place];
+                let stored = mark.max(found);
+                if mark == fence || stored > 0 && stored + u64::from(block) > fence {
+                    let why = format!("writes {fence} back, and {stored} is stored there");
                     return refuse(&why);
                 }
                 claim.written = fence;

@@ -1,10 +1,18 @@
 //! The checker of traces: whether each step of a schedule is one that the specification allows.
 
+pub mod answers;
+pub mod attempts;
+pub mod calls;
 pub mod clients;
+pub mod forces;
 pub mod founding;
 pub mod frame;
+pub mod keys;
 pub mod nodes;
+pub mod order;
+pub mod places;
 pub mod residues;
+pub mod told;
 pub mod users;
 pub mod view;
 
@@ -13,10 +21,17 @@ use quorlock_sim::world::FaultEvent;
 
 use crate::spec::Action;
 use crate::spec::claim::nanos;
+use answers::Answers;
+use attempts::Attempts;
+use calls::Calls;
 use clients::Clients;
+use forces::Forces;
 use founding::Founding;
 use nodes::Nodes;
+use order::Order;
+use places::Waiters;
 use residues::Residues;
+use told::Told;
 
 /// A step that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +69,13 @@ pub struct Checker {
     clients: Clients,
     founding: Founding,
     residues: Residues,
+    answers: Answers,
+    order: Order,
+    places: Waiters,
+    calls: Calls,
+    attempts: Attempts,
+    forces: Forces,
+    told: Told,
     /// How often each action was taken.
     pub taken: std::collections::BTreeMap<Action, u64>,
 }
@@ -66,6 +88,9 @@ impl Checker {
             let told = |at| move |refused| Refused { at, ..refused };
             if traced.at > before {
                 self.settles().map_err(told(before))?;
+                self.calls.waits(traced.at).map_err(told(traced.at))?;
+                self.attempts.waits(traced.at).map_err(told(traced.at))?;
+                self.told.waits(traced.at).map_err(told(traced.at))?;
             }
             before = traced.at;
             self.step(traced).map_err(told(before))?;
@@ -79,11 +104,26 @@ impl Checker {
     /// A moment is over.
     fn settles(&mut self) -> Result<(), Refused> {
         self.clients.settles()?;
+        self.order.settles()?;
+        self.places.settles()?;
         self.residues.settles()
     }
 
     fn step(&mut self, traced: &Traced) -> Result<(), Refused> {
-        self.residues.step(&traced.step)?;
+        let (at, step) = (traced.at, &traced.step);
+        self.residues.step(step, &self.clients)?;
+        self.answers.step(step)?;
+        self.order.step(at, step)?;
+        self.places.step(step);
+        self.told.step(at, step);
+        self.forces.step(step)?;
+        self.calls.step(at, step, &self.clients)?;
+        self.takes(traced)?;
+        self.attempts.step(at, step, &self.clients)
+    }
+
+    /// A step that is an action.
+    fn takes(&mut self, traced: &Traced) -> Result<(), Refused> {
         if let Some(action) = self.founding.step(traced.at, &traced.step) {
             *self.taken.entry(action?).or_default() += 1;
             return Ok(());
@@ -94,11 +134,15 @@ impl Checker {
                 nodes,
                 max_ttl,
                 failing_over,
+                unseen,
                 offset,
                 rate,
                 ..
             } => {
                 self.nodes.failing_over |= failing_over;
+                if *unseen {
+                    self.clients.unseen.insert(*client);
+                }
                 let clock = (*offset, *rate);
                 self.clients.begins(*client, *nodes, nanos(*max_ttl), clock);
                 return Ok(());

@@ -7,7 +7,7 @@ use quorlock_sim::trace::{Served, Step};
 use quorlock_sim::world::FaultEvent;
 
 use super::Refused;
-use super::clients::token;
+use super::clients::{Clients, token};
 use crate::spec::Action;
 
 /// What is known of one token.
@@ -20,8 +20,8 @@ struct Left {
     released: BTreeSet<usize>,
     /// Its client has no use for it any more.
     useless: bool,
-    /// It goes on in another client.
-    exported: bool,
+    /// It goes on in another client, with the votes of these nodes.
+    exported: Option<BTreeSet<usize>>,
 }
 
 /// What tokens have left.
@@ -35,18 +35,22 @@ pub struct Residues {
     natives: BTreeSet<(usize, u64)>,
     /// What was released over each connection.
     over: BTreeSet<(u64, Vec<u8>)>,
+    /// The nodes, by client and place in its list.
+    places: BTreeMap<(usize, usize), usize>,
 }
 
 impl Residues {
     /// A step.
-    pub fn step(&mut self, step: &Step) -> Result<(), Refused> {
+    pub fn step(&mut self, step: &Step, clients: &Clients) -> Result<(), Refused> {
         match step {
             Step::Asks {
                 client,
+                place,
                 node,
                 request,
                 ..
             } if !request.value.0.is_empty() => {
+                self.places.insert((*client, *place), *node);
                 let name = token(&request.value.0);
                 let forced = matches!(request.leaving, AfterRelease::Forced(_));
                 let left = self.tokens.entry(name).or_insert_with(|| Left {
@@ -98,14 +102,19 @@ impl Residues {
                 };
                 if stores && let Some(left) = self.tokens.get_mut(&name) {
                     left.stored.insert(between.node);
-                    if left.useless {
+                    if left.useless || left.exported.is_some() {
                         self.due.push(name);
                     }
                 }
             }
             Step::Exports { hold, .. } => {
+                let votes = clients.claims.get(&hold.token).map(|claim| &claim.votes);
+                let votes = votes.into_iter().flatten().enumerate();
+                let known = votes.filter(|(_, vote)| vote.end > 0);
+                let known = known.filter_map(|(i, _)| self.places.get(&(hold.client, i)));
                 if let Some(left) = self.tokens.get_mut(&hold.token) {
-                    left.exported = true;
+                    left.exported = Some(known.copied().collect());
+                    self.due.push(hold.token.clone());
                 }
             }
             Step::Useless { token } => {
@@ -131,11 +140,13 @@ impl Residues {
             let Some(left) = self.tokens.get(&name) else {
                 continue;
             };
-            if left.exported || self.gone.contains(&left.client) {
+            if self.gone.contains(&left.client) {
                 continue;
             }
-            // guard: to every node that may know the token
-            if let Some(node) = left.stored.difference(&left.released).next() {
+            // guard: to every node that may know the token, but those whose votes go on in another client
+            let goes_on = |node: &usize| left.exported.as_ref().is_some_and(|on| on.contains(node));
+            let mut owed = left.stored.difference(&left.released);
+            if let Some(node) = owed.find(|node| !goes_on(node)) {
                 return Err(Refused::new(Action::ClientGiveUp, || {
                     format!("a token is of no use any more, and is not released at node {node}")
                 }));

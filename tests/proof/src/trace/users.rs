@@ -11,6 +11,8 @@ use crate::spec::claim::{counted, nanos};
 
 /// A loss is told so soon after the end, in ns of true time ("Honest loss" of PROMISES).
 const TOLD_WITHIN: u64 = 10_000_000;
+/// How often in a row a lease is passed on ("Order" of docs/explanation/waiting.md).
+const IN_A_ROW: u32 = 16;
 
 fn refuse(action: Action, hold: &Hold, why: String) -> Result<Action, Refused> {
     let who = format!("client {}, lease {}", hold.client, hold.index);
@@ -45,6 +47,11 @@ impl Clients {
             } => self.gave_up(hold, now.0, *last, end.0, *goes_on)?,
             Step::Exports { hold, now } => {
                 let claim = self.claims.get_mut(&hold.token)?;
+                // guard: of a lease that has no other handle
+                if claim.lease.as_ref().is_some_and(|lease| lease.handles > 1) {
+                    let why = "is exported, and has other handles".into();
+                    return Some(refuse(Action::ClientExport, hold, why));
+                }
                 let cap = claim.lease.as_ref().map_or(u64::MAX, |lease| lease.cap);
                 claim.left = (cap != u64::MAX).then(|| cap.saturating_sub(now.0));
                 (claim.dead, claim.exported) = (true, true);
@@ -123,6 +130,11 @@ impl Clients {
             (lease.handles, lease.had) = (lease.handles + 1, lease.had + 1);
             return Some(Ok(Action::ClientWin));
         }
+        // guard: not by a client that is closed
+        if self.clients.get(&hold.client)?.closed {
+            let why = "is won, and its client is closed".into();
+            return Some(refuse(Action::ClientWin, hold, why));
+        }
         let action = if hold.number == 0 {
             Action::ClientWin
         } else {
@@ -153,7 +165,13 @@ impl Clients {
             released: 0,
             lasted: end.0,
             ended: None,
+            given: false,
         });
+        // guard: not for ever, for others may wait on the nodes
+        if hold.number > IN_A_ROW {
+            let why = format!("is passed on for the {}th time in a row", hold.number);
+            return Some(refuse(action, hold, why));
+        }
         let wrong = won(claim, before, step);
         if let Some(why) = wrong {
             return Some(refuse(action, hold, why));
@@ -257,6 +275,10 @@ impl Clients {
             return Some(refuse(Action::ClientPassOn, hold, why));
         }
         claim.dead |= last && !goes_on;
+        if let Some(lease) = claim.lease.as_mut().filter(|_| last && goes_on) {
+            lease.given = true;
+            self.given.push(hold.token.clone());
+        }
         Some(Ok(Action::ClientRelease))
     }
 

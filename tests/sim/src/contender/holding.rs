@@ -35,7 +35,9 @@ impl Client {
         }
         let done = match done {
             Poll::Pending if random.chance(50) => {
+                world.traces_awaited(index, false);
                 let done = release.await;
+                world.traces_awaited(index, true);
                 self.in_time(stage, begun, self.node_timeout(stage), "a release");
                 Poll::Ready(done)
             }

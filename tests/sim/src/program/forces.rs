@@ -58,7 +58,9 @@ impl Client {
         stage.says(|| format!("takes the lock {} away from whoever has it", NAMES[lock]));
         let (before, begun) = (world.held_by_a_quorum(KEYS[lock]), self.now(stage));
         let door = self.door.lock(NAMES[lock]);
-        match perhaps(door.force_release(fence), cut).await {
+        let outcome = perhaps(door.force_release(fence), cut).await;
+        world.traces_forced(c, KEYS[lock], matches!(outcome, Some(Ok(_))));
+        match outcome {
             None => stage.says(|| "waits for that no more".into()),
             Some(Err(error)) => {
                 stage.says(|| format!("is told: {error}"));

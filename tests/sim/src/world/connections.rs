@@ -143,6 +143,7 @@ impl Inner {
         if let Some(old) = p.old.replace(before) {
             self.hang_up(pair, old);
         }
+        self.traces_doubt(pair, before);
         for (message, mut copy) in deletes {
             copy.native = false;
             self.put(pair, before, message, copy);

@@ -13,6 +13,7 @@ use super::network::Cut;
 use super::{Inner, MS, Time, World};
 use crate::history::Happened;
 use crate::neighbour::{LOCKS, known};
+use crate::trace::Step;
 
 /// What a node has in memory when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,6 +304,7 @@ impl Inner {
     pub(super) fn go_wrong(&mut self, fault: FaultEvent) {
         self.faults += 1;
         self.note(|| Happened::Fault(fault));
+        self.traces(|_| Step::Fault(fault));
         let now = self.time;
         match fault {
             FaultEvent::PauseNode(node, long) => {

@@ -96,7 +96,7 @@ impl World {
             inner.under_way(node, &open.request, -1);
             inner.leaves_line(node, &open.request, false);
         }
-        inner.traces_heard((pair, message), &open, &reply, answer.time);
+        inner.traces_heard((pair, connection, message), &open, &reply, answer.time);
         inner.confirm(&open, &reply);
         let Some(sink) = open.sink.take() else { return };
         let before = inner.before(&open.request);

@@ -123,6 +123,7 @@ impl World {
         let nodes = inner.nodes.len();
         drop(inner);
         for (pair, subscriber) in subscribed {
+            self.inner().traces_subscribed(pair);
             subscriber.on_subscribed(pair % nodes);
         }
     }
@@ -152,6 +153,7 @@ impl World {
             node,
             number: hint.number,
         });
+        inner.traces_called(pair, hint.number);
         drop(inner);
         subscriber.on_message(place, hint);
     }

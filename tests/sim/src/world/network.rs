@@ -280,6 +280,7 @@ impl Inner {
             }
             (ticket.sent, ticket.deadline)
         });
+        self.traces_put(pair, connection, message, request.native);
         let Some(at) = self.forth(pair, connection) else {
             return self.in_vain(&request.keys.lock);
         };

@@ -15,8 +15,8 @@ use super::{Inner, Time, World};
 use crate::trace::{Between, Hold, Served, Shown, Step, Trace, Traced, View, Views};
 
 impl World {
-    /// From here on the trace is kept.
-    pub fn keep_trace(&self) {
+    /// From here on the trace is kept. `unseen`: see [`Step::Client`].
+    pub fn keep_trace(&self, unseen: bool) {
         let mut inner = self.inner();
         inner.trace = Some(Trace::default());
         for client in 0..inner.clients.len() {
@@ -28,6 +28,7 @@ impl World {
                 guard: expected.guard,
                 max_ttl: Duration::from_millis(expected.max_ttl),
                 failing_over: inner.nodes.iter().any(|node| node.standby.is_some()),
+                unseen,
                 offset: clock.offset,
                 rate: clock.rate,
             };
@@ -37,7 +38,9 @@ impl World {
 
     /// The trace, if it was kept.
     pub fn trace(&self) -> Option<Trace> {
-        self.inner().trace.take()
+        let mut inner = self.inner();
+        inner.traces(|_| Step::Ends);
+        inner.trace.take()
     }
 
     /// What a user was told of an extension, or of what it wants to be left.
@@ -74,6 +77,29 @@ impl World {
             held,
         };
         self.inner().traces_of(lease, step);
+    }
+
+    /// A user waits for its release; `told`: it does so no more.
+    pub fn traces_awaited(&self, index: usize, told: bool) {
+        self.inner().traces(|inner| {
+            let hold = inner.hold_of(index);
+            match told {
+                true => Step::Told { hold },
+                false => Step::Awaits { hold },
+            }
+        });
+    }
+
+    /// A client looks whether locks are to be had.
+    pub fn traces_probing(&self, client: usize) {
+        self.inner().traces(|_| Step::Probes { client });
+    }
+
+    /// What a user was told of a lock that is to be taken away.
+    pub fn traces_forced(&self, client: usize, lock: &[u8], done: bool) {
+        let lock = lock.into();
+        let step = Step::Forced { client, lock, done };
+        self.inner().traces(|_| step);
     }
 
     /// A user was told that its release is done.
@@ -148,6 +174,43 @@ impl Inner {
         });
     }
 
+    /// A link writes a request to a connection.
+    pub(super) fn traces_put(&mut self, pair: usize, connection: u64, message: u64, native: bool) {
+        self.traces(|inner| Step::Puts {
+            client: inner.pairs[pair].client,
+            place: pair % inner.nodes.len(),
+            connection,
+            message,
+            native,
+        });
+    }
+
+    /// The connection in use is in doubt.
+    pub(super) fn traces_doubt(&mut self, pair: usize, connection: u64) {
+        self.traces(|inner| Step::Doubts {
+            client: inner.pairs[pair].client,
+            place: pair % inner.nodes.len(),
+            connection,
+        });
+    }
+
+    /// A message reaches a client.
+    pub(super) fn traces_called(&mut self, pair: usize, number: u64) {
+        self.traces(|inner| Step::Calls {
+            client: inner.pairs[pair].client,
+            place: pair % inner.nodes.len(),
+            number,
+        });
+    }
+
+    /// An inbox is subscribed on a node.
+    pub(super) fn traces_subscribed(&mut self, pair: usize) {
+        self.traces(|inner| Step::Subscribes {
+            client: inner.pairs[pair].client,
+            place: pair % inner.nodes.len(),
+        });
+    }
+
     /// What a request is about, before it is carried out.
     pub(super) fn views(&self, node: usize, request: &Request, now: Instant) -> Option<Views> {
         self.trace.as_ref()?;
@@ -203,7 +266,7 @@ impl Inner {
     /// A reply reaches its client.
     pub(super) fn traces_heard(
         &mut self,
-        (pair, message): (usize, u64),
+        (pair, connection, message): (usize, u64, u64),
         open: &Open,
         reply: &Reply,
         time: Option<u64>,
@@ -213,6 +276,7 @@ impl Inner {
             Step::Hears {
                 client,
                 place: pair % inner.nodes.len(),
+                connection,
                 message,
                 now: inner.clients[client].now(inner.time),
                 request: Box::new(open.request.clone()),

@@ -289,6 +289,9 @@ FULL = [
     chaos("names-unsorted", "names", "--seconds", "8", "--unsorted", must_say=r"[1-9]\d* waits were used up"),
     # C under sanitizers; in valgrind: tests/full.py.
     Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=5),
+    # The specification in its large models, and without each of its guards in turn.
+    Step("tla-large", [sys.executable, "docs/proof/tla/check.py", "--large"], floor=5),
+    Step("tla-guards", [sys.executable, "docs/proof/tla/check.py", "--guards"], floor=50),
     # Undefined behaviour in what decides, parses and hands over, looked for by Miri.
     Step("miri", [sys.executable, "tests/miri.py"], floor=50),
     # This machine's packages in empty folders; all of them: `make dist-check`.

@@ -199,6 +199,8 @@ mod tests {
         // Found, or nothing stored at all: the median, or beyond what was found.
         for (marks, block, written) in [
             ([found(0); 3], 1, 100),
+            // Nothing was found, of which a block would be beyond.
+            ([found(0); 3], 117, 100),
             ([found(70); 3], 1, 100),
             ([found(100), found(0), found(0)], 1, 101),
             ([found(130), found(0), found(130)], 17, 147),

@@ -88,6 +88,21 @@ fn a_wholly_new_set_votes_at_once_and_any_other_after_a_quarantine() {
     assert_eq!(found(&said, [New; 3]), full);
 }
 
+#[test]
+fn a_node_of_this_process_has_lost_nothing_and_costs_no_quarantine() {
+    let e = expected(2);
+    for (newness, quarantine) in [
+        (Newness::New, Duration::ZERO),
+        (Newness::Used, e.quarantine),
+    ] {
+        let name = |i: usize| (format!("node{i}").into(), i == 1);
+        let survey = Survey::new(e.clone(), (0..2).map(name).collect());
+        assert!(survey.is_ours(1));
+        let pledge = ("1 s 0 2 60000 n r on".to_owned(), quarantine);
+        assert_eq!(written(survey.look(0, &blank(newness), "n")), pledge);
+    }
+}
+
 /// The pledge was written late: the set was founded meanwhile, and the server has lost its data.
 #[test]
 fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {

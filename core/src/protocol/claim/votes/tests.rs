@@ -196,6 +196,10 @@ fn a_late_request_is_sent_once_more_while_there_is_time() {
         "nothing else has come of it"
     );
     assert!(matches!(votes.0[0].answer, Answer::Nothing));
+    assert_eq!(
+        votes.0[0].requests.reached, 2,
+        "what the first has left counts, too"
+    );
     assert!(
         !apply(&mut votes, ACQUIRE, NOW, Phase::Asking),
         "twice is enough"
@@ -286,6 +290,60 @@ fn when_a_vote_is_renewed() {
             "{reply:?}"
         );
     }
+}
+
+#[test]
+fn renewals_are_due_on_a_grid_of_a_256th_of_the_ttl() {
+    for (at, due) in [
+        (0, 0),
+        (1, 3_906_250),
+        (3_906_250, 3_906_250),
+        (3_906_251, 7_812_500),
+    ] {
+        assert_eq!(rules().coarse(Instant(at)), Instant(due), "{at}");
+    }
+}
+
+#[test]
+fn a_round_awaits_the_answer_of_each_node_that_was_asked() {
+    assert!(Votes::new([0, 0].into_iter(), None).are_in(), "none asked");
+    let mut votes = asked();
+    assert!(votes.is_awaited(&ticket(ACQUIRE)));
+    assert!(!votes.is_awaited(&ticket(EXTEND)), "of no round");
+    assert!(!votes.are_in());
+    votes.0[0].vote = Vote::Refused;
+    assert!(!votes.is_awaited(&ticket(ACQUIRE)), "it has answered");
+    assert!(!votes.are_in(), "the other has not");
+    votes.0[1].vote = Vote::Failed;
+    assert!(votes.are_in());
+}
+
+#[test]
+fn a_refusal_tells_whether_the_node_can_call_the_waiter() {
+    for (subscribers, deaf) in [(0, true), (1, false), (2, false)] {
+        let line = answered(&Reply::Refused {
+            left: None,
+            holder: None,
+            place: Some(0),
+            subscribers,
+            shared: false,
+        })
+        .0[0]
+            .line;
+        assert_eq!(line.map(|line| line.deaf), Some(deaf), "{subscribers}");
+    }
+}
+
+#[test]
+fn a_token_that_was_taken_away_is_told_from_one_that_is_not_there() {
+    let said = |reply| answered(&reply).0[0].answer.clone();
+    assert_eq!(said(Reply::Banned), Answer::Forced);
+    let none = Answer::Refused {
+        left: None,
+        holder: None,
+        shared: false,
+    };
+    assert_eq!(said(Reply::NotMine), none);
 }
 
 #[test]

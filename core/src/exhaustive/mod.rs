@@ -14,7 +14,7 @@
 //!
 //! | file | what it has | what it leaves out | states |
 //! |---|---|---|---|
-//! | [`one`] | one claim over three nodes: each answer to each request, at each of a few moments, with and without fences; a lease that is renewed, and what its user may do | waiters, adoption, slots, locks in Redisson's layout, a bound thread, nodes known to be out | 660,000 |
+//! | [`one`] | one claim over three nodes: each answer to each request, at each of a few moments, with and without fences; a waiter's; a lease that is renewed, and what its user may do | adoption, slots, locks in Redisson's layout, readers that wait, a bound thread, nodes known to be out | 960,000 |
 //! | [`two`] | two claims that want one lock, two or three nodes, and a network that delays and loses: exclusion, the order of fences | more than two, queues | 260,000 |
 //! | [`verdicts`] | the votes of one to five nodes, and the fences of three, one answer after the other | | 36,000 |
 //! | [`homes`] | two and three contenders over three nodes, of which one may go down: one goes on | nodes that one of them alone cannot reach | 65,000 |

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::world::Ticket;
 use crate::node::{Fault, FaultKind, Op, Reply};
 
-pub(super) fn refused() -> Reply {
+fn refused() -> Reply {
     Reply::Refused {
         left: None,
         holder: None,
@@ -53,6 +53,21 @@ pub(super) fn of_votes(ticket: &Ticket) -> Vec<Reply> {
         ],
         _ => Vec::new(),
     }
+}
+
+/// What a waiter is answered: where it is refused by its home it is queued.
+pub(super) fn of_waiters(ticket: &Ticket) -> Vec<Reply> {
+    let Op::Acquire { home, .. } = ticket.context.op else {
+        return Vec::new();
+    };
+    let refused = Reply::Refused {
+        left: None,
+        holder: None,
+        place: home.then_some(0),
+        subscribers: 1,
+        shared: false,
+    };
+    vec![granted(0), refused, QUARANTINED, Reply::Late, failed(true)]
 }
 
 /// Votes that bring fences, and what becomes of a fence that is written back.

@@ -57,6 +57,8 @@ impl Judged<'_> {
                 self.looks(books),
             ),
             ("what may be left is released", self.releases(books)),
+            ("a release is sent until it is done", self.keeps_on()),
+            ("a waiter leaves the queues", self.leaves(books)),
             (
                 "by plain commands where nothing else was asked",
                 self.releases_plainly(books),
@@ -88,6 +90,10 @@ impl Judged<'_> {
         let plainly = plan.is_some_and(|plan| plan.nodes.iter().any(|of| of.native));
         let others = [
             (plainly, "releases by plain commands"),
+            (
+                plan.is_some_and(|plan| plan.nodes.iter().any(|of| of.waiter)),
+                "leaves queues",
+            ),
             (plan.is_some_and(|plan| plan.keeps), "keeps"),
             (
                 self.effects.homes.in_vain.is_some(),
@@ -210,11 +216,27 @@ impl Judged<'_> {
         (0..NODES).all(|node| {
             let mut sent = self.plan().into_iter().flat_map(|plan| &plan.nodes);
             let token = sent.any(|of| usize::from(of.node) == node && of.token);
-            let voted = books.said[node] == Said::Granted;
-            let wanted = died && books.may_know(node) && !(exported && voted);
-            let kept = self.plan().is_some_and(|plan| plan.keeps);
-            // Nothing is released but what may be there, and what lives is not.
-            (token || !wanted) && (!token || wanted || died && kept)
+            // An exported lease leaves its votes.
+            let stays = exported && books.said[node] == Said::Granted;
+            let wanted = died && books.may_know(node) && !stays;
+            // Nothing is released of what lives.
+            (token || !wanted) && (!token || died && !stays)
+        })
+    }
+
+    /// A waiter that has won, or goes, leaves each queue in which it may stand but the one where it
+    /// stays; of a node that has yet to answer, once that has.
+    fn leaves(&self, books: &Books) -> bool {
+        let stay = match self.event {
+            Event::Released { stay } => *stay,
+            _ => None,
+        };
+        (0..NODES).all(|node| {
+            let mut sent = self.plan().into_iter().flat_map(|plan| &plan.nodes);
+            let left = sent.any(|of| usize::from(of.node) == node && of.waiter);
+            let answered = books.said[node] != Said::Awaited;
+            let goes = self.is(Phase::Dead) && !self.was(Phase::Dead) && stay != Some(node);
+            left == (books.queued[node] && (goes || self.is(Phase::Held) && answered))
         })
     }
 
@@ -222,6 +244,15 @@ impl Judged<'_> {
         let mut sent = self.plan().into_iter().flat_map(|plan| &plan.nodes);
         let shared = self.after.mode(self.world) == Mode::Shared;
         sent.all(|of| !of.native || !books.scripted[usize::from(of.node)] && !shared && !of.waiter)
+    }
+
+    /// It is sent again until no key of the token can stand any more.
+    fn keeps_on(&self) -> bool {
+        let ttl = self.world.ttl();
+        let late = 2 * self.world.terms.timing.node_timeout + Duration::from_millis(6);
+        let drift = drift_of(ttl, self.world.terms.drift);
+        let end = (self.now + ttl + late).0 + drift;
+        self.plan().is_none_or(|plan| plan.give_up.0 >= end)
     }
 
     fn keeps(&self, books: &Books) -> bool {
@@ -251,8 +282,15 @@ impl Judged<'_> {
     fn may_ask(&self, ask: &Ask, books: &Books) -> bool {
         let (node, now) = (ask.node, self.now);
         let vote = &books.votes[node];
+        if !self.is_in_time(ask, books) {
+            return false;
+        }
         match ask.op {
-            Op::Acquire { .. } => self.is(Phase::Asking) && books.said[node] != Said::Granted,
+            Op::Acquire { .. } => {
+                let waits = matches!(self.event, Event::Asks { .. });
+                let may = books.said[node] != Said::Granted;
+                self.is(Phase::Asking) && may && !(waits && books.said[node] == Said::Awaited)
+            }
             Op::Confirm { fence, block, .. } => {
                 let needed = self.world.needed(now);
                 let least = least_written(&books.votes, needed, self.block, MEDIAN);
@@ -267,12 +305,26 @@ impl Judged<'_> {
         }
     }
 
+    /// "Timings": for how long an answer is waited for, and until when the node may do it.
+    fn is_in_time(&self, ask: &Ask, books: &Books) -> bool {
+        let timeout = self.world.terms.timing.node_timeout;
+        let begun = books.begun.unwrap_or(self.now);
+        let attempt = match ask.op {
+            Op::Acquire { .. } | Op::Confirm { .. } if !self.world.waits => begun + 2 * timeout,
+            _ => Instant::FAR,
+        };
+        let late = (timeout + timeout / 10).as_micros() as u64;
+        let most = self.world.time(ask.node, 1, self.now) + late;
+        let bounded = ask.native || (1..=most).contains(&ask.not_after);
+        bounded && ask.deadline <= (self.now + timeout).min(attempt)
+    }
+
     /// R11: in quarantine the very server that gave the vote, while its end is ahead by its clock.
     fn may_repair(&self, ask: &Ask, repair: Repair, books: &Books) -> bool {
         let (until, server) = books.votes[ask.node].confirmed;
         match repair {
             Repair::InQuarantine { server: asked } => {
-                let time = self.world.time(ask.node, self.now);
+                let time = self.world.time(ask.node, server, self.now);
                 let ahead = until.saturating_sub(self.now.0) / 1000;
                 asked == server && until > self.now.0 && ask.not_after <= time + ahead
             }

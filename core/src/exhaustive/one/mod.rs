@@ -19,6 +19,7 @@ use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::{Nodes, Reply, RequestContext};
 use crate::protocol::claim::effects::Effects;
+use crate::protocol::claim::home::{self, NextStep};
 use crate::protocol::claim::{Claim, Event, Path, Phase};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
@@ -51,6 +52,8 @@ struct Small {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Happens {
     HomeDue,
+    /// A waiter goes on as the home says: it asks those again that have not voted, or waits there.
+    GoesOn,
     Looks,
     Ticks,
     /// The clock of the first node steps forward.
@@ -58,6 +61,7 @@ enum Happens {
     Extends,
     /// The handle of a lease that was passed on is used.
     ExtendsAnother,
+    ExportsAnother,
     Shares,
     Exports,
     PassesOn,
@@ -119,7 +123,7 @@ impl All {
         if !seen.is_empty() {
             lock(&model.seen).extend(seen);
         }
-        self.books.note(&self.claim, &event, &effects, now);
+        self.books.note(&self.claim, &event, &effects, now, &world);
         self.wrong = self.wrong.or(judge::votes(&self.claim, &self.books));
         if self.claim.phase() == Phase::Dead && before.phase() != Phase::Dead {
             self.haunt(model, &world);
@@ -187,15 +191,23 @@ impl Small {
             happened: 0,
             wrong: None,
         };
-        all.takes(
-            self,
-            Event::Begins {
-                path: self.path,
-                nodes: Nodes::all(NODES),
-                homes: Nodes::NONE,
-            },
-        );
+        // A waiter asks the home first.
+        let home = Nodes::one(self.world.order()[0]);
+        let (nodes, homes) = if self.world.waits {
+            (home, home)
+        } else {
+            (Nodes::all(NODES), Nodes::NONE)
+        };
+        let path = self.path;
+        all.takes(self, Event::Begins { path, nodes, homes });
         all
+    }
+
+    /// How a waiter goes on, as the home says.
+    fn next(&self, all: &All) -> NextStep {
+        let mut world = self.world.clone();
+        world.stepped = all.books.stepped;
+        home::next(&world.order(), &all.claim.node_states(&world))
     }
 
     fn answer(&self, all: &mut All, node: usize, reply: &Reply, server: u64) {
@@ -223,7 +235,7 @@ impl Model for Small {
         if self.won == 0 {
             return vec![begun];
         }
-        // Won with all votes; with two of three, where the third is refused, or has not answered.
+        // Won with all votes; with two of three, where the third was not reached, or has not answered.
         let (order, granted) = (
             self.world.order(),
             Reply::Granted {
@@ -236,13 +248,13 @@ impl Model for Small {
         for node in &order[..2] {
             self.answer(&mut won, *node, &granted, 1);
         }
-        let refused = answers::refused();
+        let unsent = answers::failed(false);
         let last = |reply: &Reply| {
             let mut all = won.clone();
             self.answer(&mut all, order[2], reply, 1);
             all
         };
-        let all = [last(&granted), last(&refused), won.clone()];
+        let all = [last(&granted), last(&unsent), won.clone()];
         all[..self.won].to_vec()
     }
 
@@ -267,6 +279,8 @@ impl Model for Small {
         for what in self.happens {
             let may = match what {
                 Happens::HomeDue => due.is_some_and(|due| due <= state.now(self)),
+                Happens::GoesOn if state.happened == self.most => false,
+                Happens::GoesOn => self.next(state) != NextStep::Await,
                 _ => state.happened < self.most,
             };
             if may {
@@ -301,17 +315,34 @@ impl Model for Small {
         let ttl = self.world.ttl();
         let event = match what {
             Happens::HomeDue => Event::HomeDue,
+            Happens::GoesOn => match self.next(last) {
+                // The second time it stands in their queues as well.
+                NextStep::Retry(nodes) => Event::Asks {
+                    nodes,
+                    homes: if last.happened > 0 {
+                        nodes
+                    } else {
+                        Nodes::NONE
+                    },
+                },
+                NextStep::Yield(home) => Event::Released { stay: Some(home) },
+                NextStep::Pause | NextStep::Await => Event::Released { stay: None },
+            },
             Happens::Looks => Event::LookedAt,
             Happens::Ticks => Event::Tick,
             Happens::Steps => {
                 all.books.steps(0);
                 Event::ClockStepped
             }
-            Happens::Extends => Event::Extends { lease, ttl },
+            Happens::Extends => Event::Extends {
+                lease,
+                ttl: 2 * ttl,
+            },
             Happens::ExtendsAnother => Event::Extends {
                 lease: lease + 1,
                 ttl,
             },
+            Happens::ExportsAnother => Event::Exports { lease: lease + 1 },
             Happens::Shares => Event::Shares { lease },
             Happens::Exports => Event::Exports { lease },
             Happens::PassesOn => passes(""),

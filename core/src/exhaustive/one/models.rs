@@ -63,7 +63,6 @@ fn used(keep: Duration, max_hold: Option<Duration>) -> Small {
     Small {
         moments: &[0, 1, 340, 1_000],
         block: 3,
-        won: 1,
         answers: answers::of_leases,
         happens: &[
             Happens::Looks,
@@ -71,6 +70,7 @@ fn used(keep: Duration, max_hold: Option<Duration>) -> Small {
             Happens::Steps,
             Happens::Extends,
             Happens::ExtendsAnother,
+            Happens::ExportsAnother,
             Happens::Shares,
             Happens::Exports,
             Happens::PassesOn,
@@ -141,6 +141,22 @@ fn an_attempt_with_fences() {
 
 #[test]
 #[ignore = "`make prove` runs it"]
+fn an_attempt_of_a_waiter() {
+    let mut world = World::new(TTL, false);
+    world.waits = true;
+    let waiter = Small {
+        world,
+        moments: &[0, 60, 300],
+        answers: answers::of_waiters,
+        happens: &[Happens::HomeDue, Happens::GoesOn, Happens::Releases],
+        most: 3,
+        ..attempt(Path::Script)
+    };
+    explore("attempt of a waiter", waiter, 150_000, &["leaves queues"]);
+}
+
+#[test]
+#[ignore = "`make prove` runs it"]
 fn a_lease_that_is_renewed() {
     let sees = &[
         "takes a vote back in quarantine",
@@ -168,11 +184,11 @@ fn a_lease_that_is_renewed() {
 #[ignore = "`make prove` runs it"]
 fn a_lease_that_is_used() {
     let sees = &["passes on", "expired", "closed"];
-    explore("used", used(Duration::ZERO, None), 30_000, sees);
+    explore("used", used(Duration::ZERO, None), 70_000, sees);
     let keep = Duration::from_millis(500);
     let max_hold = Some(Duration::from_millis(800));
     let sees = &["passes on", "closed", "keeps", "max_hold"];
-    explore("kept", used(keep, max_hold), 25_000, sees);
+    explore("kept", used(keep, max_hold), 70_000, sees);
     let passed = Small {
         moments: &[0, 1, 100, 1_000],
         happens: &[
@@ -183,6 +199,7 @@ fn a_lease_that_is_used() {
             Happens::Exports,
             Happens::Releases,
         ],
+        won: 1,
         most: 4,
         ..used(Duration::from_millis(50), None)
     };

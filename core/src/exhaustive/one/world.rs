@@ -30,6 +30,8 @@ pub(in crate::exhaustive) struct World {
     pub(in crate::exhaustive) terms: LockParams,
     /// How far each node's clock has stepped, in µs.
     pub(super) stepped: [u64; NODES],
+    /// A waiter, which knows of others that want the lock.
+    pub(super) waits: bool,
     /// The fence that is drawn in the first moment, when clocks may not be known, and later.
     pub(in crate::exhaustive) drawn: [u64; 2],
 }
@@ -63,6 +65,7 @@ impl World {
                 group: Group::default(),
             },
             stepped: [0; NODES],
+            waits: false,
             drawn: [MEDIAN; 2],
         }
     }
@@ -78,7 +81,7 @@ impl World {
             value: Value([&digits[..], b"."].concat().into()),
             drawn: self.drawn[0],
             block,
-            waits: false,
+            waits: self.waits,
             queued: None,
             renew_every: self.ttl() / 3,
             nodes: NODES,
@@ -91,9 +94,9 @@ impl World {
         home::order(&self.terms.keys.lock, 0..NODES as u64)
     }
 
-    /// The `TIME` of a node, in µs.
-    pub(super) fn time(&self, node: usize, now: Instant) -> u64 {
-        5_000_000_000 + now.0 / 1000 + self.stepped[node]
+    /// The `TIME` of a server of the node, in µs; that of the second is behind.
+    pub(super) fn time(&self, node: usize, server: u64, now: Instant) -> u64 {
+        5_000_000_000 / server.max(1) + now.0 / 1000 + self.stepped[node]
     }
 
     /// The least validity with which a lease is won at `now` lasts until then.
@@ -138,7 +141,7 @@ impl Env for World {
     }
 
     fn is_contended(&self, _: Instant) -> bool {
-        false
+        self.waits
     }
 
     fn stepped(&self, node: usize) -> u64 {
@@ -146,17 +149,17 @@ impl Env for World {
     }
 
     fn node_time(&self, node: usize, now: Instant) -> Option<((u64, u64), u64)> {
-        let time = self.time(node, now);
+        let time = self.time(node, 1, now);
         Some(((time, time), 1))
     }
 
-    fn server_time(&self, node: usize, _: u64, now: Instant) -> Option<(u64, u64)> {
-        let time = self.time(node, now);
+    fn server_time(&self, node: usize, server: u64, now: Instant) -> Option<(u64, u64)> {
+        let time = self.time(node, server, now);
         Some((time, time))
     }
 
     fn guess(&self, node: usize, now: Instant) -> Option<(u64, u64)> {
-        Some((self.time(node, now), 1))
+        Some((self.time(node, 1, now), 1))
     }
 
     fn draw_fence(&self, now: Instant) -> u64 {
@@ -208,6 +211,8 @@ pub(super) struct Books {
     left: [bool; NODES],
     /// The node was asked for its vote by script, or a request to it failed.
     pub(super) scripted: [bool; NODES],
+    /// The waiter may stand in the queue there.
+    pub(super) queued: [bool; NODES],
     asked_again: [bool; NODES],
     /// How far each node's clock has stepped, in µs.
     pub(super) stepped: [u64; NODES],
@@ -335,6 +340,8 @@ impl Books {
         );
         self.scripted[node] |= failed;
         self.forced |= *reply == Reply::Banned;
+        // A vote ends the waiter's place there.
+        self.queued[node] &= !matches!(reply, Reply::Granted { .. });
         let again = *reply == Reply::Late && asking && !self.asked_again[node];
         if again && now < ticket.deadline {
             self.asked_again[node] = true;
@@ -342,7 +349,7 @@ impl Books {
         }
         self.said[node] = match reply {
             Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed => Said::Granted,
-            Reply::Taken if open.native && world.order()[0] == node && asking => {
+            Reply::Taken if open.native && world.order()[0] == node && asking && !world.waits => {
                 self.taken = Some(node);
                 Said::Awaited
             }
@@ -355,7 +362,14 @@ impl Books {
     }
 
     /// The claim has taken an event, and does what is in the effects.
-    pub(super) fn note(&mut self, claim: &Claim, event: &Event<'_>, did: &Effects, now: Instant) {
+    pub(super) fn note(
+        &mut self,
+        claim: &Claim,
+        event: &Event<'_>,
+        did: &Effects,
+        now: Instant,
+        world: &World,
+    ) {
         match event {
             Event::Begins { .. } => self.begun = Some(now),
             Event::HandedOver if claim.phase() == Phase::Held => {
@@ -366,13 +380,21 @@ impl Books {
             _ => {}
         }
         self.told += u8::from(did.over.is_some());
+        let left = did.release.iter().flat_map(|plan| &plan.nodes);
+        for of in left.filter(|of| of.waiter) {
+            self.queued[usize::from(of.node)] = false;
+        }
         for ask in &did.asks {
-            self.asks(ask, now);
+            self.asks(ask, now, world);
         }
     }
 
-    fn asks(&mut self, ask: &Ask, now: Instant) {
-        if let Op::Acquire { candidate, .. } = ask.op {
+    fn asks(&mut self, ask: &Ask, now: Instant, world: &World) {
+        if let Op::Acquire {
+            candidate, home, ..
+        } = ask.op
+        {
+            self.queued[ask.node] |= home && world.waits;
             let again = std::mem::take(&mut self.asked_again[ask.node]);
             if again {
                 // The same request once more.

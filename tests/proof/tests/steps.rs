@@ -288,11 +288,11 @@ fn a_waiter_that_asks_before_its_poll() {
                 matches!(&t.step, Step::Hears { client: c, request, reply: Reply::Refused { place: Some(_), left: Some(left), .. }, .. }
                 if c == client && request.waiter.as_ref().is_some_and(|w| w.number == *number) && left.as_millis() > 5)
             };
-            let since = steps[..i].iter().filter(|t| t.at > before.at);
+            let mut since = steps[..i].iter().filter(|t| t.at > before.at);
             let next = steps[i..].iter().find(asks)?;
             let soon = next.at == steps[i].at
                 && matches!(&next.step, Step::Asks { request, .. } if request.op != Op::Release);
-            let last = since.filter(|t| told(t)).next_back()?;
+            let last = since.rfind(|t| told(t))?;
             (soon && steps[i].at < last.at + 4_000_000).then(|| without(steps, i))
         }
         _ => None,

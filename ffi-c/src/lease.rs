@@ -215,6 +215,29 @@ pub extern "C" fn quorlock_unlock(
     })
 }
 
+/// As quorlock_unlock(), whatever the options of the lock say of quorlock_lock_options_set_confirm().
+/// Without `confirm` it waits for no answer of the nodes, and `was_held` tells whether the lease
+/// was valid here until now: for a lock of which nothing is decided by the answer. What is sent is
+/// waited for by quorlock_client_close() and the end of the process, as of any release. Nothing
+/// reports that nodes refuse it.
+///
+/// Without `confirm` it fails with #QUORLOCK_INVALID_ARGUMENT of a lock with keep, whose lease
+/// stays held, and for nothing else: in a forked child it says false.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock_with(
+    lease: *const quorlock_lease_t, confirm: bool, was_held: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let lease = handle::share(lease, "lease")?;
+        let done = if confirm {
+            wait(async move { lease.release_confirmed().await })?
+        } else {
+            lease.release_unconfirmed()?
+        };
+        tell(was_held, done)
+    })
+}
+
 /// Frees a lease, and releases it in the background if that was not done. NULL
 /// is allowed. When it returns, the loss callback is over and will not be called
 /// any more; called by that callback itself, this does not wait for it. A call on the

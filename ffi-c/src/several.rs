@@ -156,6 +156,23 @@ pub extern "C" fn quorlock_unlock_all(
     })
 }
 
+/// As quorlock_unlock_with() for all of the leases, at the same time: `was_held` tells whether every
+/// one was held. Where one of the locks has keep all stay held.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock_all_with(
+    leases: *const quorlock_leases_t, confirm: bool, was_held: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let leases = handle::share(leases, "leases")?;
+        let done = if confirm {
+            wait(async move { leases.release_confirmed().await })?
+        } else {
+            leases.release_unconfirmed()?
+        };
+        tell(was_held, done)
+    })
+}
+
 /// Frees leases, and releases them in the background if that was not done. NULL is
 /// allowed; as quorlock_lease_free().
 #[unsafe(no_mangle)]

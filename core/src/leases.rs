@@ -144,8 +144,11 @@ impl Leases {
 
     /// Gives all of them back, and waits for nothing. Returns whether each was valid until now.
     pub(crate) fn give_back(&self) -> bool {
-        self.iter()
-            .fold(true, |all, lease| lease.give_back() && all)
+        let mut held = true;
+        for lease in self.iter() {
+            held &= lease.give_back();
+        }
+        held
     }
 
     /// Waits for the first loss among them: of which lock, and why. Stays pending if they

@@ -390,7 +390,7 @@ class LeaseBase(NotPickled):
         Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
         nodes refuse the release for a missing permission.
 
-        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child. The
+        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child, where it would wait. The
         lease ends at once; Ctrl-C, or a task that is cancelled, ends only the wait for the nodes, which do their part in the background.
         """
         raise NotImplementedError

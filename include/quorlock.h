@@ -1220,8 +1220,8 @@ int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, 
  * For how long the lock stays taken after it was won, also when it is released before: so that
  * a job which every host starts at about the same time runs once. Counted on this client's
  * clock, and kept by the nodes that the release reaches; a lease that is lost, or whose
- * process dies, leaves the lock to its ttl. At most max_ttl. Not with layout nor shared.
- * Default: 0.
+ * process dies, leaves the lock to its ttl. At most max_ttl. Not with layout, shared nor
+ * confirm off. Default: 0.
  */
 int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
 
@@ -1258,6 +1258,13 @@ int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options
  * name is another matter. 1 to 128. Not with raw, shared, layout nor once.
  */
 int32_t quorlock_lock_options_set_slots(struct quorlock_lock_options_t *options, int64_t slots);
+
+/**
+ * Whether a release waits until a quorum of the nodes has carried it out. Without, it returns
+ * at once, and says whether the lease was valid here until then; the nodes hear of it all the
+ * same. A call of release may say otherwise. Off, not with keep. Default: true.
+ */
+int32_t quorlock_lock_options_set_confirm(struct quorlock_lock_options_t *options, bool confirm);
 
 /**
  * Names the owner: an acquire that gives the same name, in any thread but with the same
@@ -1394,6 +1401,21 @@ int32_t quorlock_lock_release(const struct quorlock_lock_t *lock,
 int32_t quorlock_unlock(const struct quorlock_lease_t *lease,
                         bool *was_held,
                         struct quorlock_error_t **error);
+
+/**
+ * As quorlock_unlock(), whatever the options of the lock say of quorlock_lock_options_set_confirm().
+ * Without `confirm` it waits for no answer of the nodes, and `was_held` tells whether the lease
+ * was valid here until now: for a lock of which nothing is decided by the answer. What is sent is
+ * waited for by quorlock_client_close() and the end of the process, as of any release. Nothing
+ * reports that nodes refuse it.
+ *
+ * Without `confirm` it fails with #QUORLOCK_INVALID_ARGUMENT of a lock with keep, whose lease
+ * stays held, and for nothing else: in a forked child it says false.
+ */
+int32_t quorlock_unlock_with(const struct quorlock_lease_t *lease,
+                             bool confirm,
+                             bool *was_held,
+                             struct quorlock_error_t **error);
 
 /**
  * Frees a lease, and releases it in the background if that was not done. NULL
@@ -1706,6 +1728,15 @@ int32_t quorlock_unlock_all(const struct quorlock_leases_t *leases,
                             struct quorlock_error_t **error);
 
 /**
+ * As quorlock_unlock_with() for all of the leases, at the same time: `was_held` tells whether every
+ * one was held. Where one of the locks has keep all stay held.
+ */
+int32_t quorlock_unlock_all_with(const struct quorlock_leases_t *leases,
+                                 bool confirm,
+                                 bool *was_held,
+                                 struct quorlock_error_t **error);
+
+/**
  * Frees leases, and releases them in the background if that was not done. NULL is
  * allowed; as quorlock_lease_free().
  */
@@ -1979,7 +2010,7 @@ void quorlock_inspection_free(struct quorlock_inspection_t *inspection);
  * `options` may be NULL, and freed afterwards. What they do not set is as an election
  * wants it: a wait and a term without an end, renewed, each release over the nodes; else
  * as the client has it. An owner is refused, for a term has none; so are shared and slots,
- * for one leads.
+ * for one leads, and a release without confirm.
  *
  * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
  */

@@ -463,7 +463,8 @@ struct lock_options {
     std::optional<bool> reentrant{};
     /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host starts
      * at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release reaches; a lease
-     * that is lost, or whose process dies, leaves the lock to its ttl. At most max_ttl. Not with layout nor shared. Default: 0. */
+     * that is lost, or whose process dies, leaves the lock to its ttl. At most max_ttl. Not with layout, shared nor confirm off.
+     * Default: 0. */
     std::optional<milliseconds> keep{};
     /** The lock's group in metrics, which never name locks: a word for all of a kind, such as orders. The process keeps 64 groups;
      * those that come later are counted as other. At most 64 bytes. Default: "". */
@@ -491,6 +492,10 @@ struct lock_options {
      * acquire that enters a lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has no label. At
      * most 256 bytes. Default: "host:pid". */
     std::optional<std::string> label{};
+    /** Whether a release waits until a quorum of the nodes has carried it out. Without, it returns at once, and says whether the
+     * lease was valid here until then; the nodes hear of it all the same. A call of release may say otherwise. Off, not with keep.
+     * Default: true. */
+    std::optional<bool> confirm{};
     // End of what is made.
 };
 
@@ -596,6 +601,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.layout) quorlock_lock_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
     if (options.owner_thread) quorlock_lock_options_set_owner_thread(o, *options.owner_thread);
     if (options.label) quorlock_lock_options_set_label(o, options.label->data(), options.label->size());
+    if (options.confirm) quorlock_lock_options_set_confirm(o, *options.confirm);
     // End of what is made.
     return made;
 }
@@ -878,6 +884,7 @@ struct one {
     template <typename... A> static std::int32_t acquire(A... a) noexcept { return quorlock_lock(a...); }
     template <typename... A> static std::int32_t start(A... a) noexcept { return quorlock_lock_start(a...); }
     template <typename... A> static std::int32_t release(A... a) noexcept { return quorlock_unlock(a...); }
+    template <typename... A> static std::int32_t release_with(A... a) noexcept { return quorlock_unlock_with(a...); }
     template <typename... A> static std::int32_t start_release(A... a) noexcept { return quorlock_unlock_start(a...); }
     template <typename... A> static std::int32_t extend(A... a) noexcept { return quorlock_lease_extend(a...); }
     template <typename... A> static std::int32_t ensure(A... a) noexcept { return quorlock_lease_ensure(a...); }
@@ -896,6 +903,7 @@ struct several {
     template <typename... A> static std::int32_t acquire(A... a) noexcept { return quorlock_lock_all(a...); }
     template <typename... A> static std::int32_t start(A... a) noexcept { return quorlock_lock_all_start(a...); }
     template <typename... A> static std::int32_t release(A... a) noexcept { return quorlock_unlock_all(a...); }
+    template <typename... A> static std::int32_t release_with(A... a) noexcept { return quorlock_unlock_all_with(a...); }
     template <typename... A> static std::int32_t start_release(A... a) noexcept { return quorlock_unlock_all_start(a...); }
     template <typename... A> static std::int32_t extend(A... a) noexcept { return quorlock_leases_extend(a...); }
     template <typename... A> static std::int32_t ensure(A... a) noexcept { return quorlock_leases_ensure(a...); }
@@ -934,6 +942,15 @@ public:
     bool release() const {
         bool held = false;
         detail::checked([&](auto error) { return Calls::release(get(), &held, error); });
+        return held;
+    }
+
+    /** The same, whatever lock_options::confirm says. With false it waits for no answer of the nodes, and returns whether it was valid
+     * here until now: for a lock of which nothing is decided by the answer. What is sent is waited for by client::close() and the end
+     * of the process. Then it throws invalid_argument of a lock with keep, which stays held, and nothing else. */
+    bool release(bool confirm) const {
+        bool held = false;
+        detail::checked([&](auto error) { return Calls::release_with(get(), confirm, &held, error); });
         return held;
     }
 
@@ -1926,7 +1943,7 @@ public:
 
     /** A candidate of the election of that name, which is that of a lock. What the options do not set is as an election wants
      * it: a wait and a term without an end, renewed, each release over the nodes. An owner is refused, for a term has none; so are
-     * shared and slots, for one leads. */
+     * shared and slots, for one leads, and a release without confirm. */
     [[nodiscard]] quorlock::election election(std::string_view name, const lock_options &options = {}) const {
         const detail::owned<quorlock_lock_options_t> made = detail::made(options);
         quorlock_election_t *handle = nullptr;
@@ -2076,7 +2093,8 @@ public:
             gone.emplace(std::move(found->lease));
             held_.erase(std::next(found).base());
         }
-        /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
+        /* Waits for a quorum's answer, at most for node_timeout, or not at all: see lock_options::confirm. What is not released then
+         * is in the background. */
         Lease::calls::release(gone->get(), nullptr, nullptr);
     }
 
@@ -2386,7 +2404,8 @@ public:
             gone.emplace(std::move(next->held));
             slots_.erase(next);
         }
-        /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
+        /* Waits for a quorum's answer, at most for node_timeout, or not at all: see lock_options::confirm. What is not released then
+         * is in the background. */
         detail::one::release(gone->get(), nullptr, nullptr);
     }
 

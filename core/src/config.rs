@@ -16,7 +16,7 @@ use crate::node::{Mode, Waits};
 use crate::owner::{Owner, ThreadBinding};
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
-pub(crate) use check::is_label;
+pub(crate) use check::{is_label, unconfirmed};
 pub(crate) use environment::{nodes_of_environment, process_label};
 pub(crate) use times::{ExplicitTimes, Times};
 pub use words::{Layout, RestartGuard};
@@ -57,6 +57,8 @@ pub mod defaults {
     /// Whether the lease is one of many that share the lock: readers, which a lease that is not
     /// shared keeps out, and which keep that out.
     pub const SHARED: bool = false;
+    /// Whether a release waits until a quorum of the nodes has carried it out.
+    pub const CONFIRM: bool = true;
     /// The longest `ttl` of any lock of the set, and so how long a node that may have lost its
     /// memory gives no vote.
     pub const MAX_TTL: Duration = Duration::from_secs(60);
@@ -138,6 +140,8 @@ pub(crate) struct LockOptions {
     pub(crate) slots: Option<u32>,
     /// The owner of leases, by a name that is valid within the client: it enters its lease again.
     pub(crate) owner: Option<Owner>,
+    /// Whether a release waits until a quorum of the nodes has carried it out.
+    pub(crate) confirm: bool,
     // End of what is made.
     /// How often a job begins that is to run once each time: a try in the same moment as others is
     /// made again, until one of them has it.
@@ -170,6 +174,7 @@ impl Default for LockOptions {
             shared: defaults::SHARED,
             slots: None,
             owner: None,
+            confirm: defaults::CONFIRM,
             // End of what is made.
             once: None,
             election: false,
@@ -276,8 +281,8 @@ macro_rules! lock_option_setters {
             /// job which every host starts at about the same time runs once.
             ///
             /// Counted on this client's clock, and kept by the nodes that the release reaches; a lease that is
-            /// lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `layout`
-            /// nor `shared`. Default: 0.
+            /// lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `layout`,
+            /// `shared` nor `confirm` off. Default: 0.
             pub fn keep(self, keep: Duration) -> $Type {
                 self.change(|options| options.keep = keep)
             }

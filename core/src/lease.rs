@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::clock::Instant;
+use crate::config::unconfirmed;
 use crate::error::{Error, ErrorKind, shown};
 use crate::event::event;
 use crate::node::Mode;
@@ -19,6 +20,7 @@ use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::claim_cell::{ClaimCell, ExtendResult, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{HandleRelease, LeaseHandle};
+use crate::runtime::drive::sending;
 use crate::runtime::threads::Mask;
 
 /// A hold on a lock.
@@ -36,6 +38,8 @@ pub struct Lease {
     pub(crate) share: LeaseHandle,
     pub(crate) name: Arc<[u8]>,
     naming: Naming,
+    /// Whether its release waits for the nodes, unless the call says otherwise.
+    confirm: bool,
     /// What an extension without a ttl of its own lengthens it to.
     ttl: Duration,
 }
@@ -46,6 +50,7 @@ impl Lease {
         share: LeaseHandle,
         name: Arc<[u8]>,
         naming: Naming,
+        confirm: bool,
         ttl: Duration,
     ) -> Lease {
         Lease {
@@ -53,6 +58,7 @@ impl Lease {
             share,
             name,
             naming,
+            confirm,
             ttl,
         }
     }
@@ -258,7 +264,27 @@ impl Lease {
     /// `node_timeout`; a node that does not answer is sent the release again
     /// in the background. Of a lock that is [kept](crate::Lock::keep) true means that a quorum
     /// keeps it taken. False with a warning in the log: too few do, or nodes refuse the release for
-    /// a missing permission.
+    /// a missing permission. Where the lock's [`confirm`](crate::Lock::confirm) is off the call waits
+    /// for no answer, as [`release_unconfirmed`](Lease::release_unconfirmed).
+    ///
+    /// # Errors
+    ///
+    /// `Forked` in a forked child, unless `confirm` is off. Never for a loss.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled the release is on its way; dropping the future only stops
+    /// the wait for it.
+    pub async fn release(&self) -> Result<bool, Error> {
+        if self.is_confirmed() {
+            self.release_confirmed().await
+        } else {
+            self.release_unconfirmed()
+        }
+    }
+
+    /// As [`release`](Lease::release) where the lock's [`confirm`](crate::Lock::confirm) is on,
+    /// whatever that is.
     ///
     /// # Errors
     ///
@@ -266,11 +292,27 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// Once polled the release is on its way; dropping the future only stops
-    /// the wait for it.
-    pub async fn release(&self) -> Result<bool, Error> {
+    /// As [`release`](Lease::release).
+    pub async fn release_confirmed(&self) -> Result<bool, Error> {
         self.client.check_process()?;
         Ok(release(&self.client, &self.share).await)
+    }
+
+    /// Releases this handle, and waits for no answer: for a lock of which nothing is decided by the answer. Returns
+    /// whether the lease was valid here until now; false after a release and in a forked child.
+    ///
+    /// The lease ends at once, as by [`release`](Lease::release), and the requests are on their
+    /// way when this returns: a node that does not answer is sent the release again in the
+    /// background, and the end of the client or of the process waits for the answers. Nothing reports
+    /// that nodes refuse it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` of a lock that is [kept](crate::Lock::keep), whose lease stays held. Nothing
+    /// else.
+    pub fn release_unconfirmed(&self) -> Result<bool, Error> {
+        self.check_unconfirmed()?;
+        Ok(sending(|| self.give_back()))
     }
 
     /// Waits for the loss of the lease and returns its reason. Stays pending
@@ -309,6 +351,31 @@ impl Lease {
                 runtime.dispatcher().call(Box::new(told));
             }),
         );
+    }
+
+    /// Whether [`release`](Lease::release) waits for the nodes.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        // A lease that was entered with other options keeps those that it was won with.
+        self.confirm || !self.keep().is_zero()
+    }
+
+    /// For how long the lock stays taken after the lease was won.
+    fn keep(&self) -> Duration {
+        self.share.held.hold.terms.asked.keep
+    }
+
+    /// Refuses a release that waits for no answer where one is needed.
+    pub(crate) fn check_unconfirmed(&self) -> Result<(), Error> {
+        let keep = self.keep();
+        if keep.is_zero() {
+            return Ok(());
+        }
+        Err(unconfirmed(keep).about(&self.name, None))
+    }
+
+    /// Gives the handle back, and waits for nothing. Returns whether the lease was valid until now.
+    pub(crate) fn give_back(&self) -> bool {
+        self.client.is_here() && give_back(&self.client, &self.share).0
     }
 
     fn not_owner(&self) -> Error {
@@ -351,22 +418,31 @@ impl Lease {
     }
 }
 
-/// Gives a handle back, and frees the lock with the last one.
-pub(crate) async fn release(client: &Inner, share: &LeaseHandle) -> bool {
+/// Gives a handle back, and frees the lock with the last one, which waits for the nodes.
+async fn release(client: &Inner, share: &LeaseHandle) -> bool {
+    let (was_held, release) = give_back(client, share);
+    let Some(release) = release else {
+        return was_held;
+    };
+    let done = release.acknowledged().await && was_held;
+    if was_held && !done {
+        warn_of(client, &share.held.hold, &release);
+    }
+    done
+}
+
+/// Gives a handle back. Returns whether the lease was valid until now, and of the last handle the nodes'
+/// answers to come, unless the lease was passed on.
+fn give_back(client: &Inner, share: &LeaseHandle) -> (bool, Option<Arc<Release>>) {
     let hold = &share.held.hold;
     match client.owners.leave(share) {
-        HandleRelease::Before => false,
-        HandleRelease::Others => hold.is_held(),
+        HandleRelease::Before => (false, None),
+        HandleRelease::Others => (hold.is_held(), None),
         HandleRelease::Last(watched) => match client.lines.pass(hold, watched) {
-            PassOutcome::On => true,
-            PassOutcome::Not(watched) => {
+            PassOutcome::On => (true, None),
+            PassOutcome::Not(_watched) => {
                 let (was_held, release) = hold.release();
-                drop(watched);
-                let done = release.acknowledged().await && was_held;
-                if was_held && !done {
-                    warn_of(client, hold, &release);
-                }
-                done
+                (was_held, Some(release))
             }
         },
     }

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::lease::{Lease, Lost};
 use crate::node::names::{Naming, is_same};
 use crate::protocol::loss::LossReason;
+use crate::runtime::drive::sending;
 
 /// Holds on several locks that were acquired together: what
 /// [`Locks::acquire`](crate::Locks::acquire) returns.
@@ -92,8 +93,8 @@ impl Leases {
         all.into_iter().collect()
     }
 
-    /// Releases all of them, at the same time. Returns whether every one was still held. A
-    /// second call returns false.
+    /// Releases all of them, at the same time, each as [`Lease::release`] does. Returns whether every
+    /// one was still held. A second call returns false.
     ///
     /// # Errors
     ///
@@ -108,6 +109,46 @@ impl Leases {
         let all = together(self.iter().take(most).map(Lease::release)).await;
         let all: Vec<bool> = all.into_iter().collect::<Result<_, _>>()?;
         Ok(all.into_iter().all(|held| held))
+    }
+
+    /// As [`release`](Leases::release), whatever the locks' [`confirm`](crate::Locks::confirm) is.
+    ///
+    /// # Errors
+    ///
+    /// `Forked` in a forked child. Never for a loss.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`release`](Leases::release).
+    pub async fn release_confirmed(&self) -> Result<bool, Error> {
+        let all = together(self.iter().map(Lease::release_confirmed)).await;
+        let all: Vec<bool> = all.into_iter().collect::<Result<_, _>>()?;
+        Ok(all.into_iter().all(|held| held))
+    }
+
+    /// Releases all of them, and waits for no answer: see [`Lease::release_unconfirmed`]. Returns whether every
+    /// one was valid until now.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` of a lock that is [kept](crate::Lock::keep): then all stay held. Nothing else.
+    pub fn release_unconfirmed(&self) -> Result<bool, Error> {
+        self.check_unconfirmed()?;
+        Ok(sending(|| self.give_back()))
+    }
+
+    /// Refuses a release that waits for no answer where one of them needs it.
+    pub(crate) fn check_unconfirmed(&self) -> Result<(), Error> {
+        self.iter().try_for_each(Lease::check_unconfirmed)
+    }
+
+    /// Gives all of them back, and waits for nothing. Returns whether each was valid until now.
+    pub(crate) fn give_back(&self) -> bool {
+        let mut held = true;
+        for lease in self.iter() {
+            held &= lease.give_back();
+        }
+        held
     }
 
     /// Waits for the first loss among them: of which lock, and why. Stays pending if they

@@ -16,7 +16,7 @@ use crate::client::inner::Inner;
 use crate::client::shared::ClientCore;
 use crate::config::{LockOptions, MIN_TTL, Times, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
-use crate::lease::{self, Lease};
+use crate::lease::Lease;
 use crate::node::{Keys, LockId};
 use crate::owner::Owner;
 
@@ -108,6 +108,15 @@ impl Lock {
     pub fn owner(self, owner: impl Into<Option<Owner>>) -> Lock {
         let owner = owner.into();
         self.change(|options| options.owner = owner.clone())
+    }
+
+    /// Whether a release waits until a quorum of the nodes has carried it out.
+    ///
+    /// Without, it returns at once, and says whether the lease was valid here until then; the nodes
+    /// hear of it all the same. A call of release may say otherwise. Off, not with `keep`. Default:
+    /// `true`.
+    pub fn confirm(self, confirm: bool) -> Lock {
+        self.change(|options| options.confirm = confirm)
     }
     // End of what is made.
 
@@ -268,7 +277,8 @@ impl Lock {
     }
 
     /// Releases by lock: gives back the newest handle of the lease that the
-    /// lock's owner holds. Returns whether the lock was still held.
+    /// lock's owner holds. Returns whether the lock was still held. Waits for the nodes as that
+    /// handle's [`Lease::release`] would, by the [`confirm`](Lock::confirm) of this lock.
     ///
     /// # Errors
     ///
@@ -297,7 +307,7 @@ impl Lock {
             };
             return Err(Error::new(ErrorKind::NotOwner, message).about(&self.name, None));
         };
-        Ok(lease::release(client, &share).await)
+        self.lease(client, share).release().await
     }
 }
 

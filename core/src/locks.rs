@@ -87,6 +87,15 @@ impl Locks {
         let owner = owner.into();
         self.change(|options| options.owner = owner.clone())
     }
+
+    /// Whether a release waits until a quorum of the nodes has carried it out.
+    ///
+    /// Without, it returns at once, and says whether the lease was valid here until then; the nodes
+    /// hear of it all the same. A call of release may say otherwise. Off, not with `keep`. Default:
+    /// `true`.
+    pub fn confirm(self, confirm: bool) -> Locks {
+        self.change(|options| options.confirm = confirm)
+    }
     // End of what is made.
 
     /// Checks names and options without acquiring.

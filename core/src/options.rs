@@ -126,6 +126,7 @@ options_with_those_of_locks! {
         // Made from core/options.toml: options of a lock.
         shared: bool,
         slots: u32,
+        confirm: bool,
         // End of what is made.
     }
 }

@@ -227,7 +227,7 @@ fn reason(code: i32, why: &[c_char; ROOM]) -> String {
 /// `options` may be NULL, and freed afterwards. What they do not set is as an election
 /// wants it: a wait and a term without an end, renewed, each release over the nodes; else
 /// as the client has it. An owner is refused, for a term has none; so are shared and slots,
-/// for one leads.
+/// for one leads, and a release without confirm.
 ///
 /// Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
 #[must_use]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use quorlock_core::binding::{LazyValue, Mask, lock};
-use quorlock_core::{Error, Lease, LossReason};
+use quorlock_core::{Error, ErrorKind, Lease, LossReason};
 
 use crate::callback::{Callback, LossSlot, tell_loss};
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
@@ -193,6 +193,15 @@ impl Shareable for quorlock_lease_t {
     }
 }
 
+/// What is to be released; nothing of a forked child's, which a release that waits for no answer leaves
+/// alone.
+pub(crate) fn to_release<H: Shareable>(handle: *const H, name: &str, confirm: bool) -> Result<Option<H::Share>, Error> {
+    match handle::share(handle, name) {
+        Err(error) if !confirm && error.kind() == ErrorKind::Forked => Ok(None),
+        shared => shared.map(Some),
+    }
+}
+
 /// Tells C whether the lock was held, if it wants to know.
 pub(crate) fn tell(was_held: *mut bool, held: bool) -> Result<(), Error> {
     if was_held.is_null() { Ok(()) } else { handle::put(was_held, "was_held", held) }
@@ -212,6 +221,30 @@ pub extern "C" fn quorlock_unlock(
     boundary!(error, {
         let lease = handle::share(lease, "lease")?;
         tell(was_held, wait(async move { lease.release().await })?)
+    })
+}
+
+/// As quorlock_unlock(), whatever the options of the lock say of quorlock_lock_options_set_confirm().
+/// Without `confirm` it waits for no answer of the nodes, and `was_held` tells whether the lease
+/// was valid here until now: for a lock of which nothing is decided by the answer. What is sent is
+/// waited for by quorlock_client_close() and the end of the process, as of any release. Nothing
+/// reports that nodes refuse it.
+///
+/// Without `confirm` it fails with #QUORLOCK_INVALID_ARGUMENT of a lock with keep, whose lease
+/// stays held, and for nothing else: in a forked child it says false.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock_with(
+    lease: *const quorlock_lease_t, confirm: bool, was_held: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        tell(
+            was_held,
+            match to_release(lease, "lease", confirm)? {
+                Some(lease) if confirm => wait(async move { lease.release_confirmed().await })?,
+                Some(lease) => lease.release_unconfirmed()?,
+                None => false,
+            },
+        )
     })
 }
 

@@ -155,8 +155,8 @@ pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_opt
 /// For how long the lock stays taken after it was won, also when it is released before: so that
 /// a job which every host starts at about the same time runs once. Counted on this client's
 /// clock, and kept by the nodes that the release reaches; a lease that is lost, or whose
-/// process dies, leaves the lock to its ttl. At most max_ttl. Not with layout nor shared.
-/// Default: 0.
+/// process dies, leaves the lock to its ttl. At most max_ttl. Not with layout, shared nor
+/// confirm off. Default: 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_options_t, keep_ms: i64) -> i32 {
     set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
@@ -201,6 +201,14 @@ pub(crate) fn slots_of(slots: i64) -> Result<u32, Error> {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_slots(options: *mut quorlock_lock_options_t, slots: i64) -> i32 {
     set(options, || slots_of(slots), Lock::slots)
+}
+
+/// Whether a release waits until a quorum of the nodes has carried it out. Without, it returns
+/// at once, and says whether the lease was valid here until then; the nodes hear of it all the
+/// same. A call of release may say otherwise. Off, not with keep. Default: true.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_confirm(options: *mut quorlock_lock_options_t, confirm: bool) -> i32 {
+    set(options, || Ok(confirm), Lock::confirm)
 }
 // End of what is made.
 

@@ -12,6 +12,7 @@ use crate::error::quorlock_error_t;
 use crate::handle::{self, Handle, Shareable, wait};
 use crate::lease::{
     LossCallbacks, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
+    to_release,
 };
 use crate::lock_options::quorlock_lock_options_t;
 use crate::queue::quorlock_queue_t;
@@ -153,6 +154,24 @@ pub extern "C" fn quorlock_unlock_all(
     boundary!(error, {
         let leases = handle::share(leases, "leases")?;
         tell(was_held, wait(async move { leases.release().await })?)
+    })
+}
+
+/// As quorlock_unlock_with() for all of the leases, at the same time: `was_held` tells whether every
+/// one was held. Where one of the locks has keep all stay held.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock_all_with(
+    leases: *const quorlock_leases_t, confirm: bool, was_held: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        tell(
+            was_held,
+            match to_release(leases, "leases", confirm)? {
+                Some(leases) if confirm => wait(async move { leases.release_confirmed().await })?,
+                Some(leases) => leases.release_unconfirmed()?,
+                None => false,
+            },
+        )
     })
 }
 

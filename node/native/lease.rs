@@ -142,12 +142,25 @@ impl Port {
         })
     }
 
+    /// Whether a release waits for the nodes, where its caller says `confirm`, or nothing. Fails where it
+    /// has to wait, and is not to.
+    #[napi(catch_unwind)]
+    pub fn waits(&self, lease: i64, confirm: Option<bool>) -> Either<bool, Failure> {
+        entry(|| self.lease(lease)?.waits(confirm))
+    }
+
     /// Releases it.
     #[napi(catch_unwind)]
     pub fn release(&self, number: i64, lease: i64) -> Option<Failure> {
         self.begin(number, false, self.lease(lease), |core| async move {
-            core.release().await.map(Value::Flag)
+            core.release_confirmed().await.map(Value::Flag)
         })
+    }
+
+    /// Releases it without waiting for the nodes.
+    #[napi(catch_unwind)]
+    pub fn release_unconfirmed(&self, lease: i64) -> Either<bool, Failure> {
+        entry(|| Ok(self.lease(lease)?.release_in_loop(self.drives())))
     }
 
     /// Lets go of a lease that has been released. Returns what is left of it, in one

@@ -33,6 +33,7 @@ pub struct LockOptions {
     pub shared: Option<bool>,
     pub slots: Option<u32>,
     pub owner: Option<Uint8Array>,
+    pub confirm: Option<bool>,
     // End of what is made.
 }
 
@@ -173,6 +174,7 @@ impl LockOptions {
             shared = |given| *given,
             slots = |given| *given,
             owner = |given| Owner::named(given.to_vec()),
+            confirm = |given| *given,
             // End of what is made.
         }
         Ok(to)

@@ -236,6 +236,11 @@ impl Port {
             .insert(number, HeldLease { core, _lost: lost });
     }
 
+    /// Whether the loop drives what it sends itself: it has no operation under way.
+    pub(crate) fn drives(&self) -> bool {
+        matches!(self.steps.get(), Some(Some(_))) && lock(&self.running).is_empty()
+    }
+
     pub(crate) fn know(&self, client: &Arc<Client>) {
         let mut clients = lock(&self.clients);
         clients.retain(|known| known.strong_count() > 0);

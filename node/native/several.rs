@@ -112,8 +112,20 @@ impl Leases {
     #[napi(catch_unwind)]
     pub fn release(&self, port: &Port, number: i64) -> Option<Failure> {
         port.begin(number, false, self.core(), |core| async move {
-            core.release().await.map(Value::Flag)
+            core.release_confirmed().await.map(Value::Flag)
         })
+    }
+
+    /// Whether a release waits for the nodes: as of one.
+    #[napi(catch_unwind)]
+    pub fn waits(&self, confirm: Option<bool>) -> Either<bool, Failure> {
+        entry(|| self.core()?.waits(confirm))
+    }
+
+    /// Releases all of them without waiting for the nodes.
+    #[napi(catch_unwind)]
+    pub fn release_unconfirmed(&self, port: &Port) -> Either<bool, Failure> {
+        entry(|| Ok(self.core()?.release_in_loop(port.drives())))
     }
 
     /// Lets go of leases that have been released. Returns what is left of them: the loss.

@@ -37,7 +37,9 @@ export interface NativePort {
   prepareExport(number: number, lease: number): Failure | null;
   export(lease: number): string | Failure;
   name(lease: number): Buffer | Failure;
+  waits(lease: number, confirm: boolean | undefined): boolean | Failure;
   release(number: number, lease: number): Failure | null;
+  releaseUnconfirmed(lease: number): boolean | Failure;
   /** Forgets it; what is left: token, fence, reason and error of the loss, and its slot. */
   end(lease: number): [string, number | null, string | null, Failure | null, number | null] | Failure;
   forget(lease: number): boolean | Failure;
@@ -59,7 +61,9 @@ export interface NativeLeases {
   loss(): NativeLoss | null | Failure;
   extend(port: NativePort, number: number, ttl: number | undefined): Failure | null;
   ensure(port: NativePort, number: number, min: number): Failure | null;
+  waits(confirm: boolean | undefined): boolean | Failure;
   release(port: NativePort, number: number): Failure | null;
+  releaseUnconfirmed(port: NativePort): boolean | Failure;
   /** Forgets them; what is left is the loss. */
   end(): NativeLoss | null | Failure;
 }
@@ -179,6 +183,7 @@ export interface NativeLockOptions {
   shared?: boolean;
   slots?: number;
   owner?: Uint8Array;
+  confirm?: boolean;
   // End of what is made.
 }
 

@@ -54,6 +54,7 @@ export type {
   Name,
   NotOf,
   ObserveOptions,
+  ReleaseOptions,
   RunOptions,
   RWLockOptions,
   SemaphoreOptions,

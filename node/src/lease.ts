@@ -6,11 +6,11 @@ import { inspect } from "node:util";
 import type { Failure } from "./binding.js";
 import { lost, released } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
-import { checked, invalid, toError } from "./errors.js";
+import { checked, invalid, look, toError } from "./errors.js";
 import { throwIfLost, type Held } from "./held.js";
 import { shown, warn } from "./log.js";
 import type { LossReason } from "./loss.js";
-import type { Name } from "./options.js";
+import { releaseOptions, type Name, type ReleaseOptions } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
@@ -327,13 +327,23 @@ export class Lease implements Held {
    * second call does nothing and resolves to false. Of a lock with `keep` true means that a quorum of nodes keeps it taken. False
    * with a warning in the log: too few do, or nodes refuse the release for a missing permission. Never rejects for a loss. The
    * lease ends before the nodes are asked.
+   *
+   * With `confirm: false` it waits for no answer of the nodes, and tells whether the lease was valid here until now: for a lock of which
+   * nothing is decided by the answer. The end of the client or of the process waits for it. Rejects with `InvalidArgumentError` of a
+   * lock with `keep`, whose lease stays held, and with nothing else.
    */
-  async release(): Promise<boolean> {
-    return await self(this).#release();
+  async release(options?: ReleaseOptions): Promise<boolean> {
+    return await self(this).#release(options);
   }
 
-  async #release(): Promise<boolean> {
+  async #release(options?: ReleaseOptions): Promise<boolean> {
+    const { confirm } = options === undefined ? {} : look(this.release, () => releaseOptions(options));
     if (this.#over !== undefined) return false;
+    if (!checked(port.waits(this.#number, confirm), this.release)) {
+      const held = checked(port.releaseUnconfirmed(this.#number), this.release);
+      this.#end();
+      return held;
+    }
     this.#isGivenBack = true;
     const outcome = await begin<boolean>(null, (port, number) => port.release(number, this.#number));
     const held = valueOf(outcome, this.release);

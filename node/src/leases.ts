@@ -4,12 +4,12 @@ import { inspect } from "node:util";
 
 import type { NativeLeases, NativeLoss } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
-import { checked, invalid, toError } from "./errors.js";
+import { checked, invalid, look, toError } from "./errors.js";
 import { throwIfLost, type Held } from "./held.js";
 import { endIfReleased, giveBack, type Lease } from "./lease.js";
 import type { LossReason } from "./loss.js";
-import { nameOf, type Name } from "./options.js";
-import { begin, valueOf } from "./port.js";
+import { nameOf, releaseOptions, type Name, type ReleaseOptions } from "./options.js";
+import { begin, port, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
 
@@ -144,15 +144,23 @@ export class Leases implements Iterable<Lease>, Held {
 
   /**
    * Releases all of them at the same time. Resolves to whether each was still held; a second call does nothing and resolves
-   * to false. Never rejects for a loss. The leases end before the nodes are asked.
+   * to false. Never rejects for a loss. The leases end before the nodes are asked. With `confirm: false` it waits for no answer: as of
+   * `Lease.release`.
    */
-  async release(): Promise<boolean> {
-    return await self(this).#release();
+  async release(options?: ReleaseOptions): Promise<boolean> {
+    return await self(this).#release(options);
   }
 
-  async #release(): Promise<boolean> {
+  async #release(options?: ReleaseOptions): Promise<boolean> {
+    const { confirm } = options === undefined ? {} : look(this.release, () => releaseOptions(options));
     if (this.#over !== undefined) return false;
+    const waits = checked(this.#core.waits(confirm), this.release);
     for (const part of this.#parts) giveBack(part);
+    if (!waits) {
+      const held = checked(this.#core.releaseUnconfirmed(port), this.release);
+      this.#end();
+      return held;
+    }
     const held = valueOf(await begin<boolean>(this.release, (port, number) => this.#core.release(port, number)), this.release);
     this.#end();
     return held;

@@ -8,12 +8,12 @@ import { attempted, scoped, type AttemptOptions } from "./redlock.js";
 
 /** Options of `once`. */
 // Made from core/options.toml: OnceOptions.
-export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wait" | "layout" | "shared" | "slots" | "owner" | "reentrant"> {
+export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wait" | "layout" | "shared" | "slots" | "owner" | "confirm" | "reentrant"> {
   /**
    * For how long no other host runs the job after one has begun, however soon it is done: longer than the hosts' clocks
    * differ by, and shorter than `every`. Counted on this client's clock, and kept by the nodes that the release reaches; a
-   * lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `maxTtl`. Not with `layout` nor
-   * `shared`. Default: half of `every`, at most `maxTtl`.
+   * lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `maxTtl`. Not with `layout`, `shared`
+   * nor `confirm` off. Default: half of `every`, at most `maxTtl`.
    */
   keep?: number | undefined;
   /** How often the job runs. More than `keep`, which would leave out the next run. At least 20 ms. */

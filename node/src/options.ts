@@ -63,7 +63,7 @@ export interface LockOptions {
    * For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
    * starts at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release
    * reaches; a lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `maxTtl`. Not with
-   * `layout` nor `shared`. Default: 0.
+   * `layout`, `shared` nor `confirm` off. Default: 0.
    */
   keep?: number | undefined;
   /**
@@ -91,12 +91,18 @@ export interface LockOptions {
    * bound to no thread, and a second acquire waits for it as for a stranger's.
    */
   owner?: Name | undefined;
+  /**
+   * Whether a release waits until a quorum of the nodes has carried it out. Without, it returns at once, and says whether
+   * the lease was valid here until then; the nodes hear of it all the same. A call of release may say otherwise. Off, not
+   * with `keep`. Default: `true`.
+   */
+  confirm?: boolean | undefined;
   // End of what is made.
 }
 
 /** Options of a client. Those of locks are the defaults of its locks. */
 // Made from core/options.toml: ClientOptions.
-export interface ClientOptions extends Omit<LockOptions, "shared" | "slots" | "owner"> {
+export interface ClientOptions extends Omit<LockOptions, "shared" | "slots" | "owner" | "confirm"> {
   /**
    * The nodes of the set, by their URLs: a list, or one text with commas. Each is
    * `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, `valkey://` and `valkeys://` likewise,
@@ -188,7 +194,7 @@ export interface ClientOptions extends Omit<LockOptions, "shared" | "slots" | "o
  * (`fair`), and a term is renewed and has no `maxHold`, whatever the client's defaults are.
  */
 // Made from core/options.toml: ElectionOptions.
-export interface ElectionOptions extends Omit<LockOptions, "shared" | "slots" | "owner"> {}
+export interface ElectionOptions extends Omit<LockOptions, "shared" | "slots" | "owner" | "confirm"> {}
 // End of what is made.
 
 /** Options of a semaphore: those of a lock that go with slots. */
@@ -244,6 +250,15 @@ export interface ForceOptions {
   fence?: number | undefined;
   /** Of a semaphore this slot alone, counted from 0, to which a fence belongs then. Without, all slots. */
   slot?: number | undefined;
+}
+
+/** Options of one release. */
+export interface ReleaseOptions {
+  /**
+   * Whether it waits until a quorum of the nodes has carried it out. With `false` it waits for no answer, and tells whether the lease was
+   * valid here until now. By default as the lock's `confirm` says.
+   */
+  confirm?: boolean | undefined;
 }
 
 /** How long `waitUntilFree` waits. */
@@ -442,6 +457,7 @@ const OF_ONE_LOCK: Record<string, Convert> = {
   shared: flag,
   slots: count(1, 128),
   owner: octets,
+  confirm: flag,
 };
 
 const OF_CLIENT: Record<string, Convert> = {
@@ -476,8 +492,8 @@ const OF_ACQUIRE: Record<string, Convert> = {
 };
 
 const NOT_OF = {
-  once: ["wait", "layout", "shared", "slots", "owner", "reentrant"],
-  election: ["shared", "slots", "owner", "reentrant"],
+  once: ["wait", "layout", "shared", "slots", "owner", "confirm", "reentrant"],
+  election: ["shared", "slots", "owner", "confirm", "reentrant"],
   semaphore: ["raw", "layout", "shared", "slots"],
   several: [] as readonly string[],
   rwlock: ["raw", "layout", "keep", "shared", "slots"],
@@ -554,6 +570,10 @@ export function clientOptions(given: unknown): [NativeClientOptions, NativeLockO
 
 export function forceOptions(given: unknown): ForceOptions {
   return converted("options", given, { fence, slot })[0] as ForceOptions;
+}
+
+export function releaseOptions(given: unknown): ReleaseOptions {
+  return converted("options", given, { confirm: flag })[0] as ReleaseOptions;
 }
 
 /** In milliseconds; `Infinity` for a wait without end. */

@@ -17,7 +17,7 @@ use crate::call::{Answer, Call};
 use crate::ending;
 use crate::error::{checked, entry, raised};
 use crate::log::warn;
-use crate::options::{ANY, limit, seconds};
+use crate::options::{ANY, flag, limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
 
@@ -178,11 +178,32 @@ impl Lease {
         })
     }
 
+    /// Whether a release waits for the nodes, where its caller says `confirm`, or nothing. Fails where it
+    /// has to wait, and is not to.
+    fn waits(&self, py: Python<'_>, confirm: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        entry(py, || {
+            let confirm = confirm.map(|said| flag("confirm", said)).transpose()?;
+            checked(py, self.core.waits(confirm))
+        })
+    }
+
     fn release(&self) -> Call {
         // A call that is cancelled at once is carried out all the same.
         self.given_back.store(true, Ordering::Relaxed);
         let core = Arc::clone(&self.core);
-        Call::new(false, async move { core.release().await })
+        Call::new(false, async move { core.release_confirmed().await })
+    }
+
+    /// Releases without waiting for the nodes. `port`: of the event loop that runs here.
+    fn release_unconfirmed(&self, py: Python<'_>, port: Option<&Port>) -> PyResult<bool> {
+        entry(py, || {
+            self.given_back.store(true, Ordering::Relaxed);
+            let core = Arc::clone(&self.core);
+            match port {
+                Some(port) => Ok(core.release_in_loop(port.drives())),
+                None => checked(py, py.detach(|| core.release_unconfirmed())),
+            }
+        })
     }
 
     /// Releases in the background: for a lease that its acquirer gave up before it had it.

@@ -147,7 +147,7 @@ pub(crate) fn slot(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     })
 }
 
-fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     typed(name, value, "True or False")
 }
 
@@ -326,6 +326,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
             "shared" => to.shared(flag(name, &value)?),
             "slots" => to.slots(slots(name, &value, 1, 128)?),
             "owner" => to.owner(owner(name, &value)?),
+            "confirm" => to.confirm(flag(name, &value)?),
             "every" => to.once(seconds(name, &value, "0.02 or more")?),
             // End of what is made.
             _ => lock_option!(to, name, value),

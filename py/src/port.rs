@@ -172,6 +172,12 @@ impl Port {
         Ok(underway)
     }
 
+    /// Whether the loop drives what it sends itself: it has no call under way.
+    pub(crate) fn drives(&self) -> bool {
+        let alone = self.calls.load(Ordering::Relaxed) == 0;
+        alone && self.steps.is_some() && self.queue.is_ours()
+    }
+
     /// A number for something to come, and where to push it.
     pub(crate) fn number(&self) -> (u64, Arc<Queue>) {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);

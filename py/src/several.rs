@@ -13,7 +13,7 @@ use crate::ending;
 use crate::error::{checked, entry, raised};
 use crate::lease::{Lease, unkept};
 use crate::lock::{Lock, Owner};
-use crate::options::{self, ANY, Options, limit, seconds};
+use crate::options::{self, ANY, Options, flag, limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
 
@@ -159,10 +159,31 @@ impl Leases {
         })
     }
 
+    /// Whether a release waits for the nodes, where its caller says `confirm`, or nothing. Fails where it
+    /// has to wait, and is not to.
+    fn waits(&self, py: Python<'_>, confirm: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        entry(py, || {
+            let confirm = confirm.map(|said| flag("confirm", said)).transpose()?;
+            checked(py, self.core.waits(confirm))
+        })
+    }
+
     fn release(&self) -> Call {
         self.given_back.store(true, Ordering::Relaxed);
         let core = Arc::clone(&self.core);
-        Call::new(false, async move { core.release().await })
+        Call::new(false, async move { core.release_confirmed().await })
+    }
+
+    /// Releases without waiting for the nodes. `port`: of the event loop that runs here.
+    fn release_unconfirmed(&self, py: Python<'_>, port: Option<&Port>) -> PyResult<bool> {
+        entry(py, || {
+            self.given_back.store(true, Ordering::Relaxed);
+            let core = Arc::clone(&self.core);
+            match port {
+                Some(port) => Ok(core.release_in_loop(port.drives())),
+                None => checked(py, py.detach(|| core.release_unconfirmed())),
+            }
+        })
     }
 
     /// Releases in the background: for leases that their acquirer gave up before it had them.

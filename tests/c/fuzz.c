@@ -14,7 +14,7 @@ static void options_call(struct fuzz *f) {
     size_t len;
     const char *text = some_text(f, &len);
     /* Made from core/options.toml: setters of options */
-    switch (draw(f, 45)) {
+    switch (draw(f, 46)) {
     case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
     case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
     case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
@@ -58,7 +58,8 @@ static void options_call(struct fuzz *f) {
     case 40: quorlock_lock_options_set_shared(l, draw(f, 2)); break;
     case 41: quorlock_lock_options_set_slots(l, some_ms(f)); break;
     case 42: quorlock_lock_options_set_owner(l, text, len); break;
-    case 43: quorlock_lock_options_set_owner_thread(l, draw(f, 2)); break;
+    case 43: quorlock_lock_options_set_confirm(l, draw(f, 2)); break;
+    case 44: quorlock_lock_options_set_owner_thread(l, draw(f, 2)); break;
     /* End of what is made. */
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
@@ -179,7 +180,7 @@ static void lease_call(struct fuzz *f) {
     if (quorlock_lease_fence(lease) >> 53) broken(f, "a fence of a lease that is over");
     switch (draw(f, 10)) {
     case 7: hand_on_call(f, lease); break;
-    case 0: CODE(quorlock_unlock(lease, was_held, error)); break;
+    case 0: CODE(draw(f, 2) ? quorlock_unlock(lease, was_held, error) : quorlock_unlock_with(lease, draw(f, 2), was_held, error)); break;
     case 1: CODE(quorlock_lease_extend(lease, some_ms(f), error)); break;
     case 2: CODE(quorlock_lease_ensure(lease, some_ms(f), error)); break;
     case 3: CODE(quorlock_lease_set_lost_callback(lease, &f->told[at], on_lost, error)); break;
@@ -236,7 +237,9 @@ static void several_call(struct fuzz *f) {
         quorlock_locks_free(*place);
         *place = made;
         break;
-    case 1: CODE(quorlock_unlock_all(leases, was_held, error)); break;
+    case 1:
+        CODE(draw(f, 2) ? quorlock_unlock_all(leases, was_held, error) : quorlock_unlock_all_with(leases, draw(f, 2), was_held, error));
+        break;
     case 2: CODE(quorlock_leases_extend(leases, some_ms(f), error)); break;
     case 3: CODE(quorlock_leases_ensure(leases, some_ms(f), error)); break;
     case 4:

@@ -189,6 +189,7 @@ static void run_by_actor(struct line *line) {
         char *value, *name = option(line, &at, &value);
         if (!strcmp(verb, "acquire") && !strcmp(name, "wait")) job.ms = limit(value);
         else if (!strcmp(verb, "extend") && !strcmp(name, "ttl")) job.ms = millis(value);
+        else if (!strcmp(verb, "release") && !strcmp(name, "confirm")) job.confirm = on(value) ? 1 : -1;
         else fail("expected no option %s", name);
     }
     /* Known by a constant: the line's words are gone when the actor reads it. */

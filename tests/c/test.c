@@ -175,6 +175,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "role:exits")) return role_exits();
     if (argc == 2 && !strcmp(argv[1], "role:frees-late")) return role_frees_late();
     if (argc == 3 && !strcmp(argv[1], "role:frees-at-the-end")) return role_frees_at_the_end(atoi(argv[2]));
+    if (argc == 3 && !strcmp(argv[1], "role:releases-at-the-end")) return role_releases_at_the_end(atoi(argv[2]));
     if (argc == 2 && !strcmp(argv[1], "role:signals")) return role_signals();
     if (argc == 2 && !strcmp(argv[1], "role:forks")) return role_forks();
     if (argc == 2 && !strcmp(argv[1], "role:descriptors")) return role_descriptors();

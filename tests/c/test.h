@@ -114,6 +114,7 @@ void callbacks_may_free_their_lease(void);
 int role_exits(void);
 int role_frees_late(void);
 int role_frees_at_the_end(int handles);
+int role_releases_at_the_end(int handles);
 int role_signals(void);
 int role_forks(void);
 int role_descriptors(void);

@@ -72,6 +72,8 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_probe_finding(NULL, 0, NULL, 0, &error));
     FAILS(1, quorlock_inspection_node(NULL, 0, NULL, 0, &error));
     FAILS(1, quorlock_unlock(NULL, NULL, &error));
+    FAILS(1, quorlock_unlock_with(NULL, false, NULL, &error));
+    FAILS(1, quorlock_unlock_all_with(NULL, true, NULL, &error));
     FAILS(1, quorlock_lease_extend(NULL, 0, &error));
     FAILS(1, quorlock_lease_ensure(NULL, 0, &error));
     FAILS(1, quorlock_lease_downgrade(NULL, &error));
@@ -130,6 +132,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_inspection_queued(NULL) == 0 && quorlock_inspection_node_count(NULL) == 0);
     CHECK(!quorlock_verdict_name(0) && !quorlock_verdict_name(QUORLOCK_VERDICT_UNKNOWN + 1));
     CHECK(!quorlock_error_holder(NULL) && !quorlock_error_lock_name(NULL, NULL));
+    CHECK(quorlock_unlock_with(NULL, true, NULL, NULL) == 1 && quorlock_unlock_all_with(NULL, false, NULL, NULL) == 1);
     CHECK(quorlock_lease_extend(NULL, 0, NULL) == 1 && quorlock_lease_ensure(NULL, 0, NULL) == 1);
     CHECK(quorlock_lease_set_lost_callback(NULL, NULL, NULL, NULL) == 1 && quorlock_test_panic(NULL) == 12);
     CHECK(quorlock_lease_state(NULL) == QUORLOCK_LEASE_NONE && !quorlock_lease_is_held(NULL));
@@ -196,6 +199,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_shared(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_slots(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_owner(NULL, NULL, 0) == 1);
+    CHECK(quorlock_lock_options_set_confirm(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_owner_thread(NULL, true) == 1);
     /* End of what is made. */
     CHECK(quorlock_lease_slot(NULL) == -1);

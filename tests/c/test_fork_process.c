@@ -24,6 +24,9 @@ static void in_the_child(struct inherited *from) {
     FAILS(QUORLOCK_FORKED, quorlock_client_init_set_forced(from->client, &error));
     CHECK(quorlock_lease_fence(from->lease) == 0);
     FAILS(QUORLOCK_FORKED, quorlock_unlock(from->lease, NULL, &error));
+    bool was_held = true;
+    WORKS(quorlock_unlock_with(from->lease, false, &was_held, &error));
+    CHECK(!was_held);
     FAILS(QUORLOCK_FORKED, quorlock_lease_extend(from->lease, QUORLOCK_DEFAULT, &error));
     FAILS(QUORLOCK_FORKED, quorlock_lease_ensure(from->lease, 10, &error));
     FAILS(QUORLOCK_FORKED, quorlock_lease_set_lost_callback(from->lease, NULL, NULL, &error));

@@ -198,12 +198,14 @@ CALL(lock_all, quorlock_leases_t *leases = NULL;
 CALL(try_lock_all, quorlock_leases_t *leases = NULL; int32_t code = quorlock_try_lock_all(scene->locks, &leases, NULL);
      return gives_leases(code, leases);)
 CALL(unlock, return quorlock_unlock(scene->lease, NULL, NULL);)
+CALL(unlock_with, return quorlock_unlock_with(scene->lease, true, NULL, NULL);)
 CALL(extend, return quorlock_lease_extend(scene->lease, QUORLOCK_DEFAULT, NULL);)
 CALL(ensure, return quorlock_lease_ensure(scene->lease, scene->left, NULL);)
 CALL(downgrade, return quorlock_lease_downgrade(scene->lease, NULL);)
 CALL(export, char *text = NULL; int32_t code = quorlock_lease_export(scene->lease, &text, NULL);
      quorlock_text_free(text); return code;)
 CALL(unlock_all, return quorlock_unlock_all(scene->leases, NULL, NULL);)
+CALL(unlock_all_with, return quorlock_unlock_all_with(scene->leases, true, NULL, NULL);)
 CALL(extend_all, return quorlock_leases_extend(scene->leases, QUORLOCK_DEFAULT, NULL);)
 CALL(ensure_all, return quorlock_leases_ensure(scene->leases, scene->left_of_all, NULL);)
 CALL(campaign, quorlock_lease_t *term = NULL;
@@ -249,11 +251,13 @@ static const struct call calls[] = {
     {"lock_all", make_lock_all, 0, 0, NULL},
     {"try_lock_all", make_try_lock_all, 0, 0, NULL},
     {"unlock", make_unlock, 0, 0, NULL},
+    {"unlock_with", make_unlock_with, 0, 0, NULL},
     {"lease_extend", make_extend, 1, 0, NULL},
     {"lease_ensure", make_ensure, 1, 0, NULL},
     {"lease_downgrade", make_downgrade, 1, 0, NULL},
     {"lease_export", make_export, 1, 0, NULL},
     {"unlock_all", make_unlock_all, 0, 0, NULL},
+    {"unlock_all_with", make_unlock_all_with, 0, 0, NULL},
     {"leases_extend", make_extend_all, 0, 1, NULL},
     {"leases_ensure", make_ensure_all, 0, 1, NULL},
     {"election_campaign", make_campaign, 0, 0, leads},

@@ -338,7 +338,48 @@ static void closing(void) {
     quorlock_client_free(client);
 }
 
+static void releasing_without_an_answer(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock);
+    bool was_held = false;
+    WORKS(quorlock_unlock_with(lease, false, &was_held, &error));
+    CHECK(was_held && quorlock_lease_state(lease) == QUORLOCK_LEASE_RELEASED);
+    WORKS(quorlock_unlock_with(lease, false, &was_held, &error));
+    CHECK(!was_held);
+    WORKS(quorlock_unlock_with(lease, true, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    /* Where its lock says so, too; and the answer may be asked for all the same. */
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_confirm(options, false) == QUORLOCK_OK);
+    lock = lock_of(client, options);
+    quorlock_lock_options_free(options);
+    lease = held(lock);
+    WORKS(quorlock_unlock(lease, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lease_free(lease);
+    lease = held(lock);
+    WORKS(quorlock_unlock_with(lease, true, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    /* What is to stay taken needs it: the lease is held on. */
+    options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_keep(options, 10) == QUORLOCK_OK);
+    lock = lock_of(client, options);
+    quorlock_lock_options_free(options);
+    lease = held(lock);
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_unlock_with(lease, false, &was_held, &error));
+    CHECK(quorlock_lease_is_held(lease));
+    WORKS(quorlock_unlock_with(lease, true, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
 const struct test leases_tests[] = {
-    TEST(a_hold), TEST(fences_grow), TEST(handed_on), TEST(without_fences), TEST(freeing_releases), TEST(owners),
+    TEST(a_hold), TEST(fences_grow), TEST(handed_on), TEST(without_fences), TEST(freeing_releases),
+    TEST(releasing_without_an_answer), TEST(owners),
     TEST(not_reentrant), TEST(a_thread_would_wait_for_itself), TEST(an_owner_that_ends), TEST(by_hand),
     TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};

@@ -103,22 +103,36 @@ static quorlock_client_t *late_client;
 static quorlock_lease_t *late_lease;
 static quorlock_lock_t *late_lock;
 
-/* Frees so many of its handles right before it ends, the lease first. */
-int role_frees_at_the_end(int handles) {
+static bool holds_at_the_end(void) {
     sends_late = true;
     late_client = patient_client();
     late_lock = lock_of(late_client, NULL);
-    if (quorlock_lock(late_lock, 5000, NULL, &late_lease, NULL)) return 1;
+    return quorlock_lock(late_lock, 5000, NULL, &late_lease, NULL) == QUORLOCK_OK;
+}
+
+/* Frees so many of its handles right before it ends, the lease first. */
+static int frees_at_the_end(int handles) {
     if (handles > 0) quorlock_lease_free(late_lease);
     if (handles > 1) quorlock_lock_free(late_lock);
     if (handles > 2) quorlock_client_free(late_client);
     return 0;
 }
 
-static void what_is_freed_at_the_end_is_released(void) {
+int role_frees_at_the_end(int handles) {
+    return holds_at_the_end() ? frees_at_the_end(handles) : 1;
+}
+
+/* The same of what it has released, and waits for no answer. */
+int role_releases_at_the_end(int handles) {
+    bool was_held = false;
+    if (!holds_at_the_end() || quorlock_unlock_with(late_lease, false, &was_held, NULL) || !was_held) return 1;
+    return frees_at_the_end(handles);
+}
+
+static void ends_and_leaves_nothing(const char *role) {
     for (int round = 0; round < 12 && !broken; round++) {
         char command[512];
-        snprintf(command, sizeof command, "'%s' role:frees-at-the-end %d", self, round % 4);
+        snprintf(command, sizeof command, "'%s' role:%s %d", self, role, round % 4);
         CHECK(system(command) == 0);
         quorlock_client_t *client = patient_client();
         quorlock_lock_t *lock = lock_of(client, NULL);
@@ -129,6 +143,14 @@ static void what_is_freed_at_the_end_is_released(void) {
         quorlock_lock_free(lock);
         quorlock_client_free(client);
     }
+}
+
+static void what_is_freed_at_the_end_is_released(void) {
+    ends_and_leaves_nothing("frees-at-the-end");
+}
+
+static void what_waits_for_no_answer_at_the_end_is_released(void) {
+    ends_and_leaves_nothing("releases-at-the-end");
 }
 
 static void free_late(void) {
@@ -387,6 +409,7 @@ static void shutting_down(void) {
 
 const struct test process_tests[] = {
     TEST(descriptors_closed_by_the_program), TEST(exiting_releases), TEST(what_is_freed_at_the_end_is_released),
+    TEST(what_waits_for_no_answer_at_the_end_is_released),
     TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(what_a_callback_starts_can_be_ended),
     TEST(cancelled_threads_leave_calls_whole), TEST(an_environment_that_is_no_text), TEST(shutting_down),
     {NULL, NULL}};

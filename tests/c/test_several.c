@@ -72,7 +72,7 @@ static void all_at_once(void) {
     WORKS(quorlock_lock_all(locks, QUORLOCK_DEFAULT, NULL, &leases, &error));
     WORKS(quorlock_try_lock_all(locks, &again, &error));
     CHECK(quorlock_leases_fence(again, 0) == quorlock_leases_fence(leases, 0));
-    WORKS(quorlock_unlock_all(again, &was_held, &error));
+    WORKS(quorlock_unlock_all_with(again, false, &was_held, &error));
     CHECK(was_held && quorlock_leases_is_held(leases));
     quorlock_leases_free(again);
     WORKS(quorlock_unlock_all(leases, &was_held, &error));

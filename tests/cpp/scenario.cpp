@@ -440,7 +440,11 @@ private:
         const auto with = [work, &lease](auto call) {
             return work([&lease, call] { return std::visit(call, lease); });
         };
-        if (verb == "release") return with([](const auto &l) { return said(l.release()); });
+        if (verb == "release") {
+            std::optional<bool> confirm;
+            take(line.given, "confirm", [&](auto &v) { confirm = on(v); });
+            return with([confirm](const auto &l) { return said(confirm ? l.release(*confirm) : l.release()); });
+        }
         if (verb == "held") return with([](const auto &l) { return said(l.is_held()); });
         if (verb == "remaining") return with([](const auto &l) { return answer{std::to_string(l.remaining().count()), {}}; });
         if (verb == "downgrade")

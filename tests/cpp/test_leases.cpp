@@ -46,6 +46,29 @@ void a_lease_by_hand() {
     CHECK(elsewhere([&] { return lock.try_acquire().has_value(); }));
 }
 
+void releasing_without_an_answer() {
+    const quorlock::client client = some_client();
+    quorlock::lease lease = client.lock("a").acquire();
+    CHECK(lease.release(false) && lease.state() == lease_state::released && !lease.release(false));
+    quorlock::leases leases = client.lock_all({"a", "b"}).acquire();
+    CHECK(leases.release(false) && !leases.is_held() && !leases.release(true));
+    quorlock::lock_options options;
+    options.confirm = false;
+    lease = client.lock("a", options).acquire();
+    CHECK(lease.release());
+    quorlock::mutex mutex(client, "a", options);
+    { const std::lock_guard guard(mutex); }
+    CHECK(elsewhere([&] { return mutex.try_lock() && (mutex.unlock(), true); }));
+    quorlock::lock_options kept;
+    kept.keep = 10ms;
+    lease = client.lock("a", kept).acquire();
+    THROWS(quorlock::invalid_argument, lease.release(false));
+    CHECK(lease.is_held() && lease.release(true));
+    kept.confirm = false;
+    THROWS(quorlock::invalid_argument, client.lock("a", kept));
+    THROWS(quorlock::invalid_argument, client.election("a", options));
+}
+
 void losses_are_told() {
     const quorlock::client client = some_client();
     const quorlock::lock lock = client.lock("a", short_lived());
@@ -363,7 +386,8 @@ void what_blocks_withholds_no_stop() {
 }  // namespace
 
 const test leases_tests[] = {
-    TEST(waits_have_an_end), TEST(a_lease_by_hand), TEST(losses_are_told), TEST(a_callback_that_blocks_loses_no_lease),
+    TEST(waits_have_an_end), TEST(a_lease_by_hand), TEST(releasing_without_an_answer),
+    TEST(losses_are_told), TEST(a_callback_that_blocks_loses_no_lease),
     TEST(fences_grow), TEST(a_lock_that_is_taken_away), TEST(a_label_of_a_lock), TEST(cancelling),
 #if defined(__cpp_lib_jthread)
     TEST(stopped_waits_leave_nothing),

@@ -12,6 +12,7 @@ import {
   LockContendedError,
   LockLostError,
   NotOwnerError,
+  redlock,
 } from "../../node/dist/index.mjs";
 import support from "./support.cjs";
 
@@ -64,6 +65,51 @@ test("release ends the lease at once", async () => {
   await support.until(() => !lease.isHeld(), 100);
   assert.equal(await releasing, true);
   assert.deepEqual(await Promise.all([lease.release(), lease.release()]), [false, false]);
+});
+
+test("a release that waits for no answer is done when it returns", async () => {
+  const lock = client.lock("unconfirmed");
+  let lease = await lock.acquire();
+  const done = lease.release({ confirm: false });
+  // The promise is that of any release; nothing of it is still to come.
+  assert.equal(lease.isHeld(), false);
+  assert.equal(await done, true);
+  assert.deepEqual([await lease.release({ confirm: false }), lease.lossReason], [false, null]);
+  await servers.awaitNoKeys();
+  lease = await lock.acquire();
+  for (const wrong of [{ confirm: "no" }, { confirm: null }, { confirms: false }, 5, null]) {
+    await assert.rejects(lease.release(wrong), InvalidArgumentError);
+  }
+  assert.equal(await lease.release({}), true);
+  lease = await client.lock("unconfirmed", { renew: false, ttl: 200 }).acquire();
+  await support.until(() => !lease.isHeld());
+  assert.equal(await lease.release({ confirm: false }), false);
+  assert.equal(lease.lossReason, "expired");
+});
+
+test("so does one whose lock says so, by hand and by the end of a body, of one lock and of several", async () => {
+  const without = { confirm: false };
+  const lease = await client.lock("unconfirmed", without).acquire();
+  void lease.release();
+  assert.equal(lease.isHeld(), false);
+  const leases = await client.lockAll(["unconfirmed", "and"]).acquire();
+  const done = leases.release({ confirm: false });
+  assert.equal(leases.isHeld(), false);
+  assert.deepEqual([await done, await leases.release(without)], [true, false]);
+  let seen;
+  await redlock("unconfirmed", { client, ...without }, (held) => (seen = held));
+  assert.equal(seen.isHeld(), false);
+  await redlock(["unconfirmed", "and"], { client, ...without }, (held) => (seen = held));
+  assert.equal(seen.isHeld(), false);
+  await servers.awaitNoKeys();
+});
+
+test("a lock that is to stay taken is not released so, and held on", async () => {
+  assert.throws(() => client.lock("kept", { keep: 1000, confirm: false }), /keep is 1s.*confirm/);
+  const lease = await client.lock("kept", { keep: 50 }).acquire();
+  await assert.rejects(lease.release({ confirm: false }), (error) => error instanceof InvalidArgumentError && /keep is 50ms.*confirm/.test(error.message));
+  assert.equal(lease.isHeld(), true);
+  assert.equal(await lease.release({ confirm: true }), true);
 });
 
 test("wait: 0 once, null and Infinity forever", async () => {

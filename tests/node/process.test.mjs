@@ -85,7 +85,8 @@ test("what is released or closed right before the end is released, however late 
       for (let round = 0; round < 4; round++) {
         // A close begins when the running function has ended, and beside another call not on the thread that exits.
         const closes = 'client.lock("other").isLocked().catch(() => {}); void client.close(); await null; await null;';
-        for (const last of ["void lease.release();", closes]) {
+        const unconfirmed = "void lease.release({ confirm: false });";
+        for (const last of ["void lease.release();", unconfirmed, `client.lock("other").isLocked().catch(() => {}); ${unconfirmed}`, closes]) {
           const text = `${HELD} held.then(async (lease) => { ${last} ${end} });`;
           const ends = await script(text, { ...servers, env });
           assert.deepEqual([ends.code, ends.err], [0, ""]);

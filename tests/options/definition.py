@@ -24,6 +24,7 @@ What an option has there:
 - `text`, `more`: a sentence, and what else is to be said.
 - `command`: of an option that is a flag there: `short`, its letter; `value`, the word for its value; `text`, what its help says in place of the
   sentence and the bounds; `excludes`, flags that it does not go with for the command's own sake.
+- `call`: what may say otherwise for one call, beside an acquire.
 - `page`: where more is told, below docs. `feature`: what its scenario `option-NAME` shows in every language, in tests/FEATURES.md.
 """
 
@@ -40,7 +41,7 @@ LANGUAGES = ("rust", "python", "node", "c", "cpp")
 PLACES = ("client", "lock", "acquire", "scope", "once", "election", "semaphore", "several", "rwlock", "command")
 TAKES = ("time", "limit", "flag", "count", "slots", "fraction", "text", "word", "name", "urls", "pem", "nothing")
 FIELDS = {"takes", "words", "default", "least", "most", "in", "only", "why", "again", "excludes", "of_the_set", "variable", "spelled", "by_position",
-          "unset", "parsed", "text", "more", "command", "page", "feature", "with", "without", "path_is_shown", "at", "not_in", "given_by"}
+          "unset", "parsed", "text", "more", "command", "page", "feature", "with", "without", "path_is_shown", "at", "not_in", "given_by", "call"}
 
 
 def read():
@@ -143,6 +144,12 @@ NO_LIMIT = {"rust": "`None`", "python": "`None`", "node": "`null` or `Infinity`"
 INTEGERS = 2**31 - 1
 
 
+def excluded(name, options, language, place):
+    """An option that another does not go with: where it is on by itself, that is it when it is off."""
+    option = options.get(name, {})
+    return marked(spelled(name, option, language, place), language) + " off" * (option.get("default") is True)
+
+
 def about(name, options, language, place, default=True):
     """What is said of an option in that place: a sentence, and what follows it."""
     option = at(options[name], place)
@@ -160,7 +167,8 @@ def about(name, options, language, place, default=True):
     elif least is not None or most is not None:
         rest.append(f"At {'most' if least is None else 'least'} {say(most if least is None else least)}.")
     if place != "client" and "excludes" in option:
-        rest.append(f"Not with {listed([marked(spelled(one, options.get(one, {}), language, place), language) for one in option['excludes']], 'nor')}.")
+        others = [excluded(one, options, language, place) for one in option["excludes"]]
+        rest.append(f"{'Off, not' if option.get('default') is True else 'Not'} with {listed(others, 'nor')}.")
     if default and "default" in option:
         rest.append(f"Default: {say(option['default'])}.")
     return first, " ".join(rest)
@@ -320,7 +328,7 @@ def named(options):
     """Options that stand by hand, as words in quotes, in what may not list them. One is no list: a word that a call has, too. What takes more than a
     value, or is said of one call, is handled by itself; and words of the definition are none."""
     others = {*TAKES, *FIELDS, *PLACES} | {name for name, option in options.items() if option["takes"] in ("urls", "name", "slots", "nothing")
-                                           or "acquire" in option["in"] or "once" in option.get("by_position", ())}
+                                           or "acquire" in option["in"] or "once" in option.get("by_position", ()) or "call" in option}
     words = {spelled(name, option, language, place) for name, option in options.items() for language in LANGUAGES for place in option["in"]
              if name not in others}
     for pattern in NAMELESS:

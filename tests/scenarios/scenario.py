@@ -41,7 +41,7 @@ VERBS = {
     "resign": (1, set(), BOOLEAN),
     "acquire": (2, {"wait"}, {"ok"}),
     "try": (2, set(), {"ok", "none"}),
-    "release": (1, set(), BOOLEAN),
+    "release": (1, {"confirm"}, BOOLEAN),
     "unlock": (1, set(), BOOLEAN),
     "drop": (1, set(), {"ok"}),
     "extend": (1, {"ttl"}, {"ok"}),

@@ -205,6 +205,7 @@ pub const NO_FLAGS: &[&str] = &[
     "--reentrant",
     "--group",
     "--owner",
+    "--confirm",
     "--every",
     "--drift",
     "--min-validity",

@@ -5,6 +5,7 @@ use crate::lease::{Lease, Lost};
 use crate::protocol::acquire::local_queue::PassOutcome;
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::HandleRelease;
+use crate::runtime::drive::sending_in_loop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -14,6 +15,24 @@ impl Lease {
     #[doc(hidden)]
     pub fn is_released(&self) -> bool {
         self.share.is_released()
+    }
+
+    /// For bindings: whether a release waits for the nodes, where the call says `confirm`, or nothing.
+    /// Fails where it has to wait, and is not to.
+    #[doc(hidden)]
+    pub fn waits(&self, confirm: Option<bool>) -> Result<bool, Error> {
+        let waits = confirm.unwrap_or_else(|| self.is_confirmed());
+        if !waits {
+            self.check_unconfirmed()?;
+        }
+        Ok(waits)
+    }
+
+    /// For event loops: as [`release_unconfirmed`](Lease::release_unconfirmed) of a lease that may be
+    /// released so. `drives`: the loop has no other call under way, and drives what it sends itself.
+    #[doc(hidden)]
+    pub fn release_in_loop(&self, drives: bool) -> bool {
+        sending_in_loop(drives, || self.give_back())
     }
 
     /// For bindings: calls `ring` at the loss, where that is found out, as long

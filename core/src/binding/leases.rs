@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::lease::{Lease, Lost};
 use crate::leases::{Leases, Places};
+use crate::runtime::drive::sending_in_loop;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -48,6 +49,23 @@ impl Leases {
     pub fn let_go(&self) {
         // Once polled, a release is on its way.
         let _ = pin!(self.release()).poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// For bindings: whether a release of all waits for the nodes, where the call says `confirm`, or
+    /// nothing. Fails where it has to wait, and is not to.
+    #[doc(hidden)]
+    pub fn waits(&self, confirm: Option<bool>) -> Result<bool, Error> {
+        let mut waits = false;
+        for lease in self.iter() {
+            waits |= lease.waits(confirm)?;
+        }
+        Ok(waits)
+    }
+
+    /// For event loops: see [`Lease::release_in_loop`].
+    #[doc(hidden)]
+    pub fn release_in_loop(&self, drives: bool) -> bool {
+        sending_in_loop(drives, || self.give_back())
     }
 
     /// For bindings: gives leases back in the background that reached no caller after all. They

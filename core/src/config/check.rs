@@ -57,6 +57,7 @@ impl LockOptions {
         let refused = [
             (self.slots.is_some(), "a semaphore is held by many", "slots"),
             (self.shared, "a shared lock is held by many", "shared"),
+            (!self.confirm, "the end of its term is confirmed", "confirm"),
         ];
         match refused.iter().find(|(given, ..)| *given) {
             Some((_, why, option)) => Err(Error::invalid(format!(
@@ -136,6 +137,9 @@ impl LockOptions {
         }
         if self.layout == Layout::Redisson {
             self.check_redisson()?;
+        }
+        if !self.confirm && !self.keep.is_zero() {
+            return Err(unconfirmed(self.keep));
         }
         if self.keep > max_ttl {
             return Err(Error::invalid(format!(
@@ -278,6 +282,14 @@ impl Settings {
         })?;
         self.lock.check(self)
     }
+}
+
+/// The error of a release that waits for no answer and is to keep the lock taken for so long.
+pub(crate) fn unconfirmed(keep: Duration) -> Error {
+    Error::invalid(format!(
+        "keep is {keep:?}, and only the nodes' answers say that the lock stays taken: leave keep \
+         out, or have the release confirmed (confirm)"
+    ))
 }
 
 fn within(what: &str, value: Duration, low: Duration, high: Duration) -> Result<(), Error> {

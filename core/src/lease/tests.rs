@@ -1,6 +1,6 @@
 use super::*;
 use crate::blocking::wait;
-use crate::{Client, testing};
+use crate::{Client, Locks, testing};
 use std::pin::pin;
 use std::task::Waker;
 
@@ -249,4 +249,115 @@ fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
     }
     assert!(!wait(first.release()).unwrap() && !first.is_held());
     assert!(second.is_held() && wait(second.release()).unwrap());
+}
+
+#[test]
+fn an_unconfirmed_release_says_whether_the_lease_was_valid() {
+    let client = Client::new(testing::nodes(3)).unwrap();
+    let lock = client.lock("unconfirmed").wait(Duration::ZERO);
+    let lease = wait(lock.acquire()).unwrap();
+    assert!(lease.release_unconfirmed().unwrap());
+    assert!(!lease.is_held() && lease.loss().is_none());
+    assert!(!lease.release_unconfirmed().unwrap() && !wait(lease.release()).unwrap());
+    assert_eq!(client.stats().released, 1);
+    let lease = wait(lock.acquire()).unwrap();
+    assert_eq!(testing::lose("unconfirmed", LossReason::Refused), 1);
+    assert!(!lease.release_unconfirmed().unwrap());
+    assert_eq!(lease.loss(), Some(LossReason::Refused));
+    // What its client has lost by its end, too.
+    let lease = wait(lock.acquire()).unwrap();
+    wait(client.close());
+    assert!(!lease.release_unconfirmed().unwrap());
+}
+
+#[test]
+fn the_last_handle_frees_without_an_answer_too() {
+    let nodes = testing::nodes(3);
+    let (client, other) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
+    let owned = client.lock("k").owner(crate::Owner::named("me"));
+    let (outer, inner) = (
+        wait(owned.acquire()).unwrap(),
+        wait(owned.acquire()).unwrap(),
+    );
+    let other = other.lock("k");
+    assert!(outer.release_unconfirmed().unwrap());
+    assert!(!outer.is_held() && inner.is_held());
+    assert!(wait(other.try_acquire()).unwrap().is_none());
+    assert!(inner.release_unconfirmed().unwrap());
+    assert!(wait(other.try_acquire()).unwrap().is_some());
+}
+
+#[test]
+fn a_waiter_gets_what_was_released_without_an_answer() {
+    let client = Client::new(testing::nodes(3)).unwrap();
+    let lock = client.lock("k").fencing(false).wait(None);
+    let first = wait(lock.acquire()).unwrap();
+    let mut next = pin!(lock.acquire());
+    let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(waits.is_pending());
+    assert!(first.release_unconfirmed().unwrap());
+    let second = wait(next).unwrap();
+    assert_eq!(first.token(), second.token());
+    assert_eq!(client.stats().passed_on, 1);
+    assert!(second.is_held() && !first.release_unconfirmed().unwrap());
+}
+
+#[test]
+fn what_is_to_stay_taken_is_not_released_without_an_answer() {
+    let client = Client::new(testing::nodes(3)).unwrap();
+    let minute = Duration::from_secs(60);
+    let kept = client
+        .lock("k")
+        .owner(crate::Owner::named("me"))
+        .keep(minute);
+    let lease = wait(kept.acquire()).unwrap();
+    let refused = lease.release_unconfirmed().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.detail().contains("keep is 60s"), "{refused}");
+    assert!(lease.is_held());
+    // An owner that enters it again with other options has a lease that is to stay taken all the same.
+    let within = client.lock("k").owner(crate::Owner::named("me"));
+    let within = wait(within.confirm(false).acquire()).unwrap();
+    assert!(within.release_unconfirmed().is_err() && within.is_held());
+    assert!(wait(within.release()).unwrap() && lease.is_held());
+    assert!(wait(lease.release()).unwrap());
+    let stays = wait(client.lock("k").inspect()).unwrap();
+    assert!(stays.is_locked());
+    // Of several that are held together all stay held.
+    let both = Locks::of(vec![client.lock("a"), client.lock("b").keep(minute)]);
+    let leases = wait(both.acquire()).unwrap();
+    let refused = leases.release_unconfirmed().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(leases.is_held() && leases.waits(Some(false)).is_err());
+    assert!(leases.waits(None).unwrap());
+}
+
+#[test]
+fn several_are_released_without_an_answer() {
+    let client = Client::new(testing::nodes(3)).unwrap();
+    let all = client.lock_all(["u-a", "u-b", "u-c"]).wait(Duration::ZERO);
+    let leases = wait(all.acquire()).unwrap();
+    assert!(leases.release_unconfirmed().unwrap());
+    assert!(!leases.release_unconfirmed().unwrap());
+    let leases = wait(all.acquire()).unwrap();
+    assert_eq!(testing::lose("u-a", LossReason::Refused), 1);
+    // The others are released though the first says false.
+    assert!(!leases.release_unconfirmed().unwrap());
+    assert!(leases.iter().all(|lease| lease.is_released()));
+    assert!(wait(all.confirm(false).acquire()).is_ok());
+}
+
+#[test]
+fn a_release_waits_as_its_lock_says_unless_the_call_does() {
+    let client = Client::new(testing::nodes(3)).unwrap();
+    let owner = || crate::Owner::named("me");
+    let asked = client.lock("k").owner(owner());
+    let lease = wait(asked.acquire()).unwrap();
+    assert!(lease.waits(None).unwrap() && !lease.waits(Some(false)).unwrap());
+    // Each handle as its own lock says.
+    let unasked = wait(asked.clone().confirm(false).acquire()).unwrap();
+    assert!(!unasked.waits(None).unwrap() && unasked.waits(Some(true)).unwrap());
+    assert!(wait(unasked.release()).unwrap() && lease.is_held());
+    assert!(wait(asked.confirm(false).release()).unwrap());
+    assert!(lease.is_released());
 }

@@ -175,6 +175,31 @@ fn a_job_is_not_kept_into_its_next_run() {
 }
 
 #[test]
+fn what_is_to_stay_taken_is_confirmed() {
+    let client = Client::new(["memory://confirmed"]).unwrap();
+    let second = Duration::from_secs(1);
+    let lock = || client.lock("a").confirm(false);
+    assert!(lock().check().is_ok());
+    let candidate = client.election("a").lock.confirm(false);
+    for (refused, names) in [
+        (lock().keep(second), "keep is 1s"),
+        (
+            client.lock("a").once(second).confirm(false),
+            "keep is 500ms",
+        ),
+        (candidate, "leave confirm out"),
+    ] {
+        let refused = refused.check().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        let message = refused.message();
+        assert!(
+            message.contains(names) && message.contains("confirm"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn what_is_acquired_by_hand_outlives_its_thread() {
     let client = Client::new(["memory://by-hand"]).unwrap();
     assert!(is_renewed(&client, |ttl| {

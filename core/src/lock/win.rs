@@ -227,6 +227,7 @@ impl Lock {
             share,
             self.name.clone(),
             self.options.naming(),
+            self.options.confirm,
             self.times().ttl,
         )
     }

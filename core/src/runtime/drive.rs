@@ -65,7 +65,7 @@ use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
 use crate::wakers::Wakers;
 
-pub(crate) use sent::{SentRequests, waits_here};
+pub(crate) use sent::{SentRequests, sending, sending_in_loop, waits_here};
 pub(crate) use sleeper::Sleeper;
 
 /// The runtime, and the wheel.

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast, overload
 
 from . import _native
-from ._channel import completed, in_this_loop
+from ._channel import completed, in_this_loop, port_here
 from ._client import LockBase, Unmade
 from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
@@ -64,8 +64,12 @@ class Lease(LeaseBase):
     async def ensure(self, min_remaining: Seconds) -> None:
         await completed(self._core.ensure(min_remaining).start)
 
-    async def release(self) -> bool:
+    @guarded_coroutine
+    async def release(self, *, confirm: bool | None = None) -> bool:
+        waits = self._core.waits(confirm)
         self._forgotten()
+        if not waits:
+            return self._core.release_unconfirmed(port_here())
         held: bool = await completed(self._core.release().start)
         return held
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from . import _native
-from ._channel import completed, in_this_loop
+from ._channel import completed, in_this_loop, port_here
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text, tries_once
@@ -48,8 +48,12 @@ class Leases(LeasesBase[Lease]):
     async def ensure(self, min_remaining: Seconds) -> None:
         await completed(self._core.ensure(min_remaining).start)
 
-    async def release(self) -> bool:
+    @guarded_coroutine
+    async def release(self, *, confirm: bool | None = None) -> bool:
+        waits = self._core.waits(confirm)
         self._callbacks = []
+        if not waits:
+            return self._core.release_unconfirmed(port_here())
         held: bool = await completed(self._core.release().start)
         return held
 

@@ -37,6 +37,13 @@ def port_of(loop: asyncio.AbstractEventLoop) -> _native.Port:
     return port
 
 
+def port_here() -> _native.Port | None:
+    """The port of the loop that runs here, if it has one."""
+    loop = asyncio._get_running_loop()
+    known = None if loop is None else _ports.get(loop)
+    return None if known is None else known()
+
+
 class Awaited:
     """A future that the core will fill in, and how to end what it waits for.
 

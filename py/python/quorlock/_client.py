@@ -359,6 +359,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
+        confirm: bool | Unset = UNSET,
         # End of what is made.
     ) -> _L:
         # Made from core/options.toml: what is said of a lock.
@@ -388,8 +389,8 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
           may be passed on to the next in line of this client, up to 16 times in a row. Default: `False`.
         - `keep`: For how long the lock stays taken after it was won, also when it is released before: so that a job which every
           host starts at about the same time runs once. Counted on this client's clock, and kept by the nodes that the release
-          reaches; a lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `layout`
-          nor `shared`. Default: 0.
+          reaches; a lease that is lost, or whose process dies, leaves the lock to its `ttl`. At most `max_ttl`. Not with `layout`,
+          `shared` nor `confirm` off. Default: 0.
         - `reentrant`: Whether an acquire by the `owner` of a lease enters that lease again, at once. Without, an owner by name
           waits as any other does, for its own lease too; an owner that is the calling thread would wait in vain, and gets
           `WouldDeadlockError` at once. Default: `True`.
@@ -406,6 +407,9 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         - `owner`: The owner of leases, by a name that is valid within the client: it enters its lease again. An acquire that gives
           the same name, in any thread but with the same client, enters the lock again. What is acquired by hand without an owner is
           bound to no thread, and a second acquire waits for it as for a stranger's.
+        - `confirm`: Whether a release waits until a quorum of the nodes has carried it out. Without, it returns at once, and says
+          whether the lease was valid here until then; the nodes hear of it all the same. A call of release may say otherwise. Off,
+          not with `keep`. Default: `True`.
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
@@ -430,6 +434,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             shared=shared,
             slots=slots,
             owner=owner,
+            confirm=confirm,
             # End of what is made.
         )
         core, its_wait = self._lock(octet_name, options)
@@ -452,6 +457,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         reentrant: bool | Unset = UNSET,
         group: str | Unset = UNSET,
         owner: Name | None = None,
+        confirm: bool | Unset = UNSET,
         # End of what is made.
     ) -> RWLock[_L]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
@@ -468,6 +474,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             reentrant=reentrant,
             group=group,
             owner=owner,
+            confirm=confirm,
             # End of what is made.
         )
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
@@ -491,6 +498,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         reentrant: bool | Unset = UNSET,
         group: str | Unset = UNSET,
         owner: Name | None = None,
+        confirm: bool | Unset = UNSET,
         # End of what is made.
     ) -> _L:
         """A semaphore: at most `slots` of it are held at once, 1 to 128. Options as of `lock`.
@@ -516,6 +524,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             reentrant=reentrant,
             group=group,
             owner=owner,
+            confirm=confirm,
             # End of what is made.
         )
         return self.lock(name, **options, slots=slots)
@@ -542,6 +551,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
+        confirm: bool | Unset = UNSET,
         # End of what is made.
     ) -> _S:
         """Several locks by their names, to be held together: all of them, or none; options as of `lock`.
@@ -568,6 +578,7 @@ class ClientBase(NotPickled, Generic[_L, _S, _E]):
             shared=shared,
             slots=slots,
             owner=owner,
+            confirm=confirm,
             # End of what is made.
         )
         return self._locks_of([self.lock(name, **options) for name in listed("names", names, "a list of names")])

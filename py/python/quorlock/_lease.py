@@ -379,13 +379,18 @@ class LeaseBase(NotPickled):
         """
         raise NotImplementedError
 
-    def release(self) -> Any:
+    @guarded
+    def release(self, *, confirm: bool | None = None) -> Any:
         """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
+
+        With `confirm=False` it waits for no answer of the nodes, and returns whether the lease was valid here until now: for a lock
+        of which nothing is decided by the answer. The end of the client or of the process waits for it. Raises
+        `InvalidArgumentError` of a lock with `keep`, whose lease stays held, and nothing else. Not given, `confirm` is the lock's.
 
         Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
         nodes refuse the release for a missing permission.
 
-        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child. The
+        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child, where it would wait. The
         lease ends at once; Ctrl-C, or a task that is cancelled, ends only the wait for the nodes, which do their part in the background.
         """
         raise NotImplementedError

@@ -70,7 +70,8 @@ class LeasesBase(NotPickled, Generic[L]):
         """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         raise NotImplementedError
 
-    def release(self) -> Any:
+    @guarded
+    def release(self, *, confirm: bool | None = None) -> Any:
         """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
         raise NotImplementedError
 

@@ -45,9 +45,11 @@ class Lease(LeaseBase, _native.Ends):
     def ensure(self, min_remaining: Seconds) -> None:
         waited(self._core.ensure(min_remaining))
 
-    def release(self) -> bool:
+    @guarded
+    def release(self, *, confirm: bool | None = None) -> bool:
+        waits = self._core.waits(confirm)
         self._forgotten()
-        held: bool = waited(self._core.release())
+        held: bool = waited(self._core.release()) if waits else self._core.release_unconfirmed(None)
         return held
 
     def _leave(self, error: BaseException | None) -> None:

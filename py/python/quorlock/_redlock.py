@@ -117,6 +117,7 @@ class _Redlock(_ForBoth):
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
+        confirm: bool | Unset = UNSET,
         nodes: str | Iterable[str] | None = None,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
@@ -173,6 +174,7 @@ class _Redlock(_ForBoth):
             shared=shared,
             slots=slots,
             owner=owner,
+            confirm=confirm,
             # End of what is made.
         ))
         if client is not None and not isinstance(client, ClientBase):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -504,6 +506,7 @@ def semaphore(
     reentrant: bool | Unset = UNSET,
     group: str | Unset = UNSET,
     owner: Name | None = None,
+    confirm: bool | Unset = UNSET,
     nodes: str | Iterable[str] | None = None,
     max_ttl: Seconds | Unset = UNSET,
     node_timeout: Seconds | Unset = UNSET,
@@ -545,6 +548,7 @@ def semaphore(
         reentrant=reentrant,
         group=group,
         owner=owner,
+        confirm=confirm,
         nodes=nodes,
         max_ttl=max_ttl,
         node_timeout=node_timeout,

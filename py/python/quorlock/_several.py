@@ -36,9 +36,11 @@ class Leases(LeasesBase[Lease], _native.Ends):
     def ensure(self, min_remaining: Seconds) -> None:
         waited(self._core.ensure(min_remaining))
 
-    def release(self) -> bool:
+    @guarded
+    def release(self, *, confirm: bool | None = None) -> bool:
+        waits = self._core.waits(confirm)
         self._callbacks = []
-        held: bool = waited(self._core.release())
+        held: bool = waited(self._core.release()) if waits else self._core.release_unconfirmed(None)
         return held
 
     def _leave(self, error: BaseException | None) -> None:

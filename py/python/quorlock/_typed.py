@@ -47,6 +47,7 @@ class ScopeOptions(OfBoth, total=False):
     shared: bool
     slots: int
     owner: Name | None
+    confirm: bool
 
 
 class OnceOptions(OfBoth, total=False):

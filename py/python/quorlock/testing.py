@@ -76,6 +76,7 @@ def held(
     shared: bool | Unset = UNSET,
     slots: int | Unset = UNSET,
     owner: Name | None = None,
+    confirm: bool | Unset = UNSET,
     # End of what is made.
 ) -> Generator[Lease, None, None]:
     """Holds a lock as another client, for the length of a block. `nodes`: those of the code that is tested, if it names any;
@@ -98,6 +99,7 @@ def held(
         shared=shared,
         slots=slots,
         owner=owner,
+        confirm=confirm,
         # End of what is made.
     )
     with Client(nodes, label="somebody-else") as client, client.lock(name, **options) as lease:

@@ -65,7 +65,11 @@ static struct answer perform(struct job *job) {
     bool held = false;
     int32_t code;
     if (!strcmp(job->verb, "release")) {
-        code = all ? quorlock_unlock_all(all, &held, &error) : quorlock_unlock(hold->one, &held, &error);
+        if (job->confirm == 0)
+            code = all ? quorlock_unlock_all(all, &held, &error) : quorlock_unlock(hold->one, &held, &error);
+        else
+            code = all ? quorlock_unlock_all_with(all, job->confirm > 0, &held, &error)
+                       : quorlock_unlock_with(hold->one, job->confirm > 0, &held, &error);
         return result(code, error, held ? "true" : "false");
     }
     if (!strcmp(job->verb, "unlock")) {

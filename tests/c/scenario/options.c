@@ -64,6 +64,7 @@ static bool set_of_lock(quorlock_lock_options_t *options, const char *name, char
     if (!strcmp(name, "shared")) return quorlock_lock_options_set_shared(options, on(value)), true;
     if (!strcmp(name, "slots")) return quorlock_lock_options_set_slots(options, count_of(value)), true;
     if (!strcmp(name, "owner")) return quorlock_lock_options_set_owner(options, value, unescape(value)), true;
+    if (!strcmp(name, "confirm")) return quorlock_lock_options_set_confirm(options, on(value)), true;
     // End of what is made.
     return false;
 }

@@ -99,6 +99,7 @@ struct job {
     struct lock *lock;
     struct hold *hold;
     int64_t ms;
+    int confirm; /* of a release: above 0 where the call says on, below where it says off */
     char *made; /* name of the lease that it makes; owned */
     quorlock_cancel_t *cancel;
 };

@@ -63,5 +63,6 @@ void set(quorlock::lock_options &made, options &given) {
     take(given, "slots", [&](auto &v) { made.slots = count(v); });
     take(given, "layout", [&](auto &v) { made.layout = layout_of(v); });
     take(given, "label", [&](auto &v) { made.label = unescaped(v); });
+    take(given, "confirm", [&](auto &v) { made.confirm = on(v); });
     // End of what is made.
 }

@@ -136,8 +136,9 @@ class Verbs {
     this.#leases.set(name, lease);
   }
 
-  release(_step, _signal, name) {
-    return this.#found(this.#leases, name).release();
+  release(step, _signal, name) {
+    const given = options(step);
+    return this.#found(this.#leases, name).release(...("confirm" in given ? [given] : []));
   }
 
   unlock(step, _signal, lock) {

@@ -122,8 +122,8 @@ class Verbs:
             return "none"
         self.leases[name] = lease
 
-    async def do_release(self, step, name):
-        return await now(self.leases[name].release())
+    async def do_release(self, step, name, **options):
+        return await now(self.leases[name].release(**options))
 
     async def do_unlock(self, step, lock):
         return await now(self._lock(lock).release())

@@ -42,6 +42,11 @@ fn role() {
             std::mem::forget(lease);
             std::process::exit(0);
         }
+        "lets-go" => {
+            assert!(lease.release_unconfirmed().unwrap());
+            std::mem::forget(lease);
+            std::process::exit(0);
+        }
         "hangs" => loop {
             std::thread::park();
         },
@@ -84,6 +89,14 @@ fn an_exit_releases_what_is_held() {
     let mut child = spawn("exits", &stage);
     assert!(child.wait().unwrap().success());
     // The exit waited for it.
+    stage.tell("expect-votes lock:{k} 0 0");
+}
+
+#[test]
+fn an_exit_waits_for_what_was_released_without_an_answer() {
+    let stage = Stage::new(3);
+    let mut child = spawn("lets-go", &stage);
+    assert!(child.wait().unwrap().success());
     stage.tell("expect-votes lock:{k} 0 0");
 }
 

@@ -59,6 +59,16 @@ fn what_is_released_right_before_the_runtime_ends_is_released() {
         drop(runtime);
         assert_free(&stage, &name);
     }
+    for (number, runtime) in runtimes().into_iter().enumerate() {
+        let name = format!("unconfirmed {number}");
+        let client = client_on(&runtime, &stage);
+        runtime.block_on(async {
+            let lease = client.lock(name.as_str()).acquire().await.unwrap();
+            assert!(lease.release_unconfirmed().unwrap());
+        });
+        drop(runtime);
+        assert_free(&stage, &name);
+    }
 }
 
 #[test]

@@ -12,6 +12,37 @@ pub(crate) fn waits_here() -> bool {
     MAY_DRIVE.get()
 }
 
+/// Carries out what waits for nothing and runs no foreign code. What it sends has left when this returns:
+/// this thread writes it where it is alone, as in a call that waits.
+pub(crate) fn sending<T>(act: impl FnOnce() -> T) -> T {
+    sending_by(act, Driver::pass)
+}
+
+/// The same on the thread of an event loop. `drives`: the loop has no other call under way, and drives
+/// what it sends itself.
+pub(crate) fn sending_in_loop<T>(drives: bool, act: impl FnOnce() -> T) -> T {
+    sending_by(act, |driver, owed| {
+        match drives.then(|| driver.take()).flatten() {
+            Some(turn) => turn.step(vec![Box::pin(async move { owed.wake() })]),
+            None => driver.ring(owed, drives),
+        }
+    })
+}
+
+fn sending_by<T>(act: impl FnOnce() -> T, leave: impl FnOnce(&'static Driver, Wakers)) -> T {
+    // A thread that ends has no place for what it owes.
+    if OWED.try_with(|_| ()).is_err() {
+        return act();
+    }
+    let mut sent = SentRequests::with_the_wait();
+    let done = sent.by(act);
+    if let (Some(driver), Some(owed)) = (sent.driver, &mut sent.owed) {
+        // Also where it is empty: a task may have been woken, and is yet to be driven.
+        leave(driver, owed.take());
+    }
+    done
+}
+
 /// What a blocking call has sent so far, and with it how to wait for more.
 pub(crate) struct SentRequests {
     driver: Option<&'static Driver>,

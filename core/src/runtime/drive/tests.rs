@@ -178,6 +178,28 @@ fn what_a_call_of_a_binding_has_sent_leaves_whatever_becomes_of_the_call() {
 }
 
 #[test]
+fn what_is_sent_without_a_wait_leaves_at_once() {
+    let (echo, io_thread) = echo();
+    let asks = || {
+        let mut asked = echo.ask();
+        let _ = Pin::new(&mut asked).poll(&mut Context::from_waker(Waker::noop()));
+        asked.1.unwrap()
+    };
+    let ran_on = |request: Arc<Request>| {
+        until(echo.driver, |_| lock(&request.0).0.is_some());
+        lock(&request.0).0
+    };
+    let this = Some(thread::current().id());
+    assert_eq!(ran_on(sending(asks)), this);
+    assert_eq!(ran_on(sending_in_loop(true, asks)), this);
+    // A loop with other calls under way leaves it to the I/O thread, as it leaves those.
+    assert_eq!(ran_on(sending_in_loop(false, asks)), Some(io_thread));
+    // So does a caller that is not alone.
+    assert_eq!(ran_on(sending(asks)), Some(io_thread));
+    assert!(OWED.take().is_none() && !MAY_DRIVE.get());
+}
+
+#[test]
 fn the_io_thread_takes_a_wheel_that_nobody_took() {
     let (echo, io_thread) = echo();
     blocking::wait(echo.ask());

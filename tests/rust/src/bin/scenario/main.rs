@@ -1,19 +1,20 @@
 //! Runs one scenario file (tests/scenarios/README.md) against real servers.
 
+mod actor;
 mod line;
 mod options;
 
 use std::collections::HashMap;
 use std::process::{Command, ExitCode};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use quorlock::{Client, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
-use tokio::sync::Notify;
 
-use line::{Line, bytes, limit, millis, string};
+use actor::{Actor, Job};
+use line::{Line, bytes, limit, millis, string, switch};
 use options::{NotSet, with_options};
 
 fn main() -> ExitCode {
@@ -36,36 +37,6 @@ fn main() -> ExitCode {
         blocking::wait(client.close());
     }
     code
-}
-
-type Job = Box<dyn FnOnce() -> Result<String, Error> + Send>;
-
-/// Whoever may own a lock: a thread that carries out its jobs in order.
-struct Actor {
-    jobs: Sender<Job>,
-    answers: Receiver<Result<String, Error>>,
-    /// Ends what the actor started.
-    cancel: Arc<Notify>,
-}
-
-impl Actor {
-    fn new() -> Actor {
-        let (jobs, inbox) = channel::<Job>();
-        let (outbox, answers) = channel();
-        thread::spawn(move || {
-            for job in inbox {
-                let answer = job();
-                if outbox.send(answer).is_err() {
-                    return;
-                }
-            }
-        });
-        Actor {
-            jobs,
-            answers,
-            cancel: Arc::default(),
-        }
-    }
 }
 
 /// A lock, or several that are taken together.
@@ -412,6 +383,7 @@ impl Runner {
                     return Err(format!("no lease {name}"));
                 }
                 let ttl = line.option("ttl").map(millis).transpose()?;
+                let confirm = line.option("confirm").map(switch).transpose()?;
                 let min = if verb == "ensure" {
                     Some(line.millis(2)?)
                 } else {
@@ -428,7 +400,12 @@ impl Runner {
                         return blocking::wait(lease.downgrade()).map(|()| "ok".to_owned());
                     }
                     either!(lease, Held, lease => match verb.as_str() {
-                        "release" => blocking::wait(lease.release()).map(|held| held.to_string()),
+                        "release" => match confirm {
+                            None => blocking::wait(lease.release()),
+                            Some(true) => blocking::wait(lease.release_confirmed()),
+                            Some(false) => lease.release_unconfirmed(),
+                        }
+                        .map(|held| held.to_string()),
                         "extend" => blocking::wait(lease.extend(ttl)).map(|()| "ok".to_owned()),
                         "ensure" => blocking::wait(lease.ensure(min.unwrap_or_default()))
                             .map(|()| "ok".to_owned()),

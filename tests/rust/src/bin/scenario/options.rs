@@ -87,6 +87,7 @@ options!(Lock, to, value {
     "shared" => to.shared(switch(value)?),
     "slots" => to.slots(number(value)? as u32),
     "owner" => to.owner(Owner::named(bytes(value))),
+    "confirm" => to.confirm(switch(value)?),
     // End of what is made.
 });
 options!(Locks, to, value {
@@ -94,6 +95,7 @@ options!(Locks, to, value {
     "shared" => to.shared(switch(value)?),
     "slots" => to.slots(number(value)? as u32),
     "owner" => to.owner(Owner::named(bytes(value))),
+    "confirm" => to.confirm(switch(value)?),
     // End of what is made.
 });
 options!(Election, to, value {});

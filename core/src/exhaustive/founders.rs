@@ -413,7 +413,7 @@ fn two_clients_found_sets_that_share_a_node() {
     explore("two sets that share a node", model.clone(), 900);
     // Of one set on other terms it is the same.
     let sets = [("s", 60, BOTH), ("s", 30, BOTH)];
-    explore("a set on two terms", Small { sets, ..model }, 100);
+    explore("a set on two terms", Small { sets, ..model }, 1_000);
 }
 
 #[test]

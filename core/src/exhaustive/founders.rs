@@ -15,8 +15,9 @@ const LONG: u8 = 1;
 
 #[derive(Clone)]
 struct Small {
-    /// The names of the sets that the clients want, and which nodes they list.
-    sets: [(&'static str, &'static [usize]); CLIENTS],
+    /// The sets that the clients want, each with its name, its longest ttl in seconds, and the nodes of
+    /// the client's list.
+    sets: [(&'static str, u64, &'static [usize]); CLIENTS],
     nodes: usize,
     guard: bool,
     /// Which nodes have stored something before.
@@ -76,7 +77,7 @@ struct All {
     forgot: u8,
     ticks: u8,
     /// Of which sets a node has voted.
-    sets: Vec<&'static str>,
+    sets: Vec<(&'static str, u64)>,
     /// Nodes that have voted after they forgot.
     healed: bool,
     /// A node was given a quarantine; and has voted without any.
@@ -135,12 +136,13 @@ impl Server {
 
 impl Small {
     fn expected(&self, client: usize) -> Expectation {
-        let (name, nodes) = self.sets[client];
-        Expectation::new(name, nodes.len(), Duration::from_secs(60), 0.01, self.guard)
+        let (name, max_ttl, nodes) = self.sets[client];
+        let max_ttl = Duration::from_secs(max_ttl);
+        Expectation::new(name, nodes.len(), max_ttl, 0.01, self.guard)
     }
 
     fn node(&self, client: usize, place: usize) -> usize {
-        self.sets[client].1[place]
+        self.sets[client].2[place]
     }
 }
 
@@ -182,7 +184,8 @@ impl All {
 
     /// The node votes for a client that it was admitted by with that record.
     fn vote(&mut self, model: &Small, client: usize, node: usize, record: String) {
-        let set = model.sets[client].0;
+        let (name, max_ttl, _) = model.sets[client];
+        let set = (name, max_ttl);
         let server = &mut self.nodes[node];
         if server.lost > 0 {
             self.wrong = Some("a node votes that has lost votes which count");
@@ -214,7 +217,7 @@ impl All {
         (server.stored, server.young) = (0, LONG);
         server.run += 1;
         for client in 0..CLIENTS {
-            for place in 0..model.sets[client].1.len() {
+            for place in 0..model.sets[client].2.len() {
                 if model.node(client, place) == node {
                     self.connections[client][place] = Connection::None;
                 }
@@ -239,11 +242,11 @@ impl Model for Small {
             stored: u8::from(self.used.contains(&node)),
         };
         let view = |client: usize| {
-            let names = self.sets[client].1.iter();
+            let names = self.sets[client].2.iter();
             let names = names.map(|node| (Arc::from(format!("node{node}")), false));
             SetView::new(self.expected(client), names.collect())
         };
-        let connections = |client: usize| vec![Connection::None; self.sets[client].1.len()];
+        let connections = |client: usize| vec![Connection::None; self.sets[client].2.len()];
         vec![All {
             nodes: (0..self.nodes).map(server).collect(),
             views: (0..CLIENTS).map(view).collect(),
@@ -354,6 +357,13 @@ impl Model for Small {
                 all.connections.iter().any(|of| ready(&of)) && all.sets.len() == 1
             }),
         ];
+        if !self.used.is_empty() {
+            // A node that has stored something may be of a set that has lost its memory.
+            all.push(Property::always(
+                "a set of used nodes begins with a quarantine",
+                |_, all: &All| all.ticks > 0 || all.sets.is_empty(),
+            ));
+        }
         if self.most > 0 {
             all.push(Property::sometimes(
                 "a node votes that has forgotten",
@@ -368,7 +378,7 @@ const BOTH: &[usize] = &[0, 1];
 
 fn small() -> Small {
     Small {
-        sets: [("s", BOTH); CLIENTS],
+        sets: [("s", 60, BOTH); CLIENTS],
         nodes: 2,
         guard: true,
         used: &[],
@@ -392,7 +402,7 @@ fn two_clients_found_a_set() {
 
 #[test]
 fn two_clients_found_sets_that_share_a_node() {
-    let sets = [("s", BOTH), ("t", &[1, 2][..])];
+    let sets = [("s", 60, BOTH), ("t", 60, &[1, 2][..])];
     let model = Small {
         sets,
         nodes: 3,
@@ -400,7 +410,10 @@ fn two_clients_found_sets_that_share_a_node() {
         ticks: 0,
         ..small()
     };
-    explore("two sets that share a node", model, 900);
+    explore("two sets that share a node", model.clone(), 900);
+    // Of one set on other terms it is the same.
+    let sets = [("s", 60, BOTH), ("s", 30, BOTH)];
+    explore("a set on two terms", Small { sets, ..model }, 1_000);
 }
 
 #[test]

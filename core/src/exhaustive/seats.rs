@@ -9,6 +9,7 @@ use stateright::{Model, Property};
 
 use super::{breaks, explore};
 use crate::clock::Instant;
+use crate::node::Reply;
 use crate::node::admission::{Expectation, Roster, StepWatch};
 
 const NOW: Instant = Instant(1_000_000_000);
@@ -225,12 +226,18 @@ impl Quarantine {
                     let here = time(now, ahead);
                     let quarantined = here < until;
                     let told = watch.told(1, now, now, here, quarantined) && !model.careless;
+                    let vote = Reply::Granted {
+                        fence: 0,
+                        lasts: None,
+                    };
+                    let counts = !told || StepWatch::worth(vote.clone()) == vote;
                     if told {
                         // The quarantine begins again, over a new connection.
                         story.minded = true;
                         until = until.max(here + LONG / 1000);
                         watch.admitted(1, now, now, here);
-                    } else if !quarantined {
+                    }
+                    if counts && !quarantined {
                         story.early |= now < from + length;
                         story.voted = true;
                     }

@@ -63,6 +63,7 @@ enum Happens {
     ExtendsAnother,
     ExportsAnother,
     Shares,
+    SharesAnother,
     Exports,
     PassesOn,
     /// To one whose label is another.
@@ -344,6 +345,7 @@ impl Model for Small {
             },
             Happens::ExportsAnother => Event::Exports { lease: lease + 1 },
             Happens::Shares => Event::Shares { lease },
+            Happens::SharesAnother => Event::Shares { lease: lease + 1 },
             Happens::Exports => Event::Exports { lease },
             Happens::PassesOn => passes(""),
             Happens::PassesOnLabelled => passes("b"),

@@ -42,11 +42,11 @@ fn fenced(path: Path, early: u64, block: u32) -> Small {
     }
 }
 
-/// A lease, from when it is won. Its moments: two renewals, and the ends of the votes before each.
+/// A lease, from when it is won. Its moments: a renewal, one just before the votes end, and both ends.
 fn lease() -> Small {
     Small {
         world: World::new(TTL, true),
-        moments: &[0, 1, 340, 995, 1_330],
+        moments: &[0, 1, 340, 960, 1_330],
         answers: answers::of_renewals,
         won: 3,
         happens: &[Happens::Ticks],
@@ -72,6 +72,7 @@ fn used(keep: Duration, max_hold: Option<Duration>) -> Small {
             Happens::ExtendsAnother,
             Happens::ExportsAnother,
             Happens::Shares,
+            Happens::SharesAnother,
             Happens::Exports,
             Happens::PassesOn,
             Happens::PassesOnLabelled,
@@ -164,7 +165,7 @@ fn a_lease_that_is_renewed() {
         "refused",
         "forced",
     ];
-    explore("renewed once", lease(), 5_000, sees);
+    explore("renewed once", lease(), 12_000, sees);
     let twice = Small {
         moments: &[0, 1, 340, 1_000, 1_340],
         answers: answers::of_renewals_twice,
@@ -177,7 +178,7 @@ fn a_lease_that_is_renewed() {
         "expired",
         "refused",
     ];
-    explore("renewed twice", twice, 5_000, sees);
+    explore("renewed twice", twice, 25_000, sees);
 }
 
 #[test]

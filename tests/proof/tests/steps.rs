@@ -292,7 +292,7 @@ fn a_waiter_that_asks_before_its_poll() {
             let next = steps[i..].iter().find(asks)?;
             let soon = next.at == steps[i].at
                 && matches!(&next.step, Step::Asks { request, .. } if request.op != Op::Release);
-            let last = since.filter(|t| told(t)).last()?;
+            let last = since.rev().find(|t| told(t))?;
             (soon && steps[i].at < last.at + 4_000_000).then(|| without(steps, i))
         }
         _ => None,

@@ -83,9 +83,10 @@ impl World {
     pub fn traces_awaited(&self, index: usize, told: bool) {
         self.inner().traces(|inner| {
             let hold = inner.hold_of(index);
-            match told {
-                true => Step::Told { hold },
-                false => Step::Awaits { hold },
+            if told {
+                Step::Told { hold }
+            } else {
+                Step::Awaits { hold }
             }
         });
     }

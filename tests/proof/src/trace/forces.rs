@@ -51,9 +51,8 @@ impl Forces {
                 }
             }
             Step::Forced { client, lock, done } => {
-                let banned = self.asked.remove(&(*client, lock.to_vec()));
-                let banned = banned.unwrap_or_default();
-                let most = banned.values().map(BTreeSet::len).max();
+                let banned = self.asked.get(&(*client, lock.to_vec()));
+                let most = banned.and_then(|banned| banned.values().map(BTreeSet::len).max());
                 let least = quorum(self.nodes.get(client).copied().unwrap_or(0));
                 // guard: a quorum; two calls at once are not told apart, so of one value
                 if *done && most.is_some_and(|most| most < least) {

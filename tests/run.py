@@ -183,6 +183,9 @@ GATE = [
     Step("loom", [sys.executable, "tests/loom.py"], floor=12),
     # The rules by Z3 and by TLC, and the code beside them.
     Step("prove", [sys.executable, "docs/proof/prove.py"], floor=10_000),
+    # Instructions and allocations of what users do most, and that the step sees a change.
+    Step("counts", [sys.executable, "tests/counts/run.py"], floor=4),
+    Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=8),
     Step("mutation-tools", [sys.executable, "tests/test_mutation.py"], floor=6),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"]),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250),
@@ -290,9 +293,7 @@ FULL = [
     # This machine's packages in empty folders; all of them: `make dist-check`.
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
          floor=4),
-    # Instructions and allocations of what users do most, and that the step sees a change; and the ledger of other libraries.
-    Step("counts", [sys.executable, "tests/counts/run.py"], floor=4),
-    Step("counts-tools", [sys.executable, "tests/counts/test_run.py", "-v"], floor=7),
+    # The ledger of other libraries.
     Step("others-tools", [PYTHON, "-m", "unittest", "-v", "tests/chaos/others/test_others.py"], floor=17),
     # Those whose library comes from a registry.
     Step("migrate", [PYTHON, "tests/interop/pages.py", "registry"], floor=20),

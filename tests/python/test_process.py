@@ -490,6 +490,18 @@ assert said and is_closed(said[0]), said
 """)
 
 
+class FewDescriptors(Case):
+    def test_where_a_process_may_open_few_files(self):
+        # Fewer than the numbers that the I/O thread's own descriptors would have.
+        script = """
+import quorlock, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+assert quorlock.Client(wait=5).lock("few").acquire().release() is True
+"""
+        with Child(script, self.nodes) as child:
+            self.assertEqual(child.end(), (0, ""))
+
+
 class Exit(Case):
     def assert_ends(self, script):
         with Child("import os, sys, threading, quorlock\n" + script, self.nodes) as child:

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use once_cell::race::OnceBox;
 use tokio::runtime::Handle;
@@ -43,6 +44,8 @@ pub(crate) struct ClientCore {
     pub(crate) settings: Settings,
     /// How nodes keep lines for its locks.
     pub(crate) waits: Waits,
+    /// How long their counters of fences live.
+    pub(crate) fence_ttl: Duration,
     /// Where the nodes' URLs come from.
     origin: Origin,
     tls: Tls,
@@ -58,6 +61,7 @@ impl ClientCore {
     pub(super) fn new(settings: Settings, origin: Origin, tls: Tls) -> ClientCore {
         ClientCore {
             waits: settings.waits(),
+            fence_ttl: settings.fence_ttl(),
             settings,
             origin,
             tls,

@@ -40,7 +40,7 @@ pub(super) fn keys(
         aux,
         lock: lock.into(),
         waits: client.waits,
-        fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
+        fence_ttl: options.fencing.then_some(client.fence_ttl),
         mode: options.mode(),
         adopts: None,
         field: None,

@@ -76,13 +76,14 @@ mod linux {
 
     /// Has descriptors made with high numbers. A program that closes all of them opens its own
     /// under the lowest, and where tokio finds a descriptor of its own gone, it closes that number.
+    /// A process that may not open so many has them made with low ones.
     pub(crate) fn numbered_high<T>(make: impl FnOnce() -> T) -> T {
-        let mut low = Vec::new();
-        if let Ok(one) = eventfd() {
-            low.extend(
-                std::iter::from_fn(|| one.try_clone().ok()).take_while(|fd| fd.as_raw_fd() < HIGH),
-            );
-            low.push(one);
+        let mut low: Vec<OwnedFd> = eventfd().into_iter().collect();
+        while let Some(last) = low.last().filter(|fd| fd.as_raw_fd() < HIGH) {
+            match last.try_clone() {
+                Ok(next) => low.push(next),
+                Err(_) => low.clear(),
+            }
         }
         make()
     }

@@ -27,12 +27,13 @@ sys.path.insert(0, str(HERE.parent))
 import contest  # noqa: E402
 import newer  # noqa: E402
 import page  # noqa: E402
+import relay  # noqa: E402
 import report  # noqa: E402
 from prepare import OUT, prepare  # noqa: E402
 from runs import CORE, pinned, run, tell  # noqa: E402
 from servers import Servers  # noqa: E402
 from stage import Stage  # noqa: E402
-from table import OWN, PEERS, REPLICATED, SERVERS, WORKLOADS  # noqa: E402
+from table import OVER_TLS, OWN, PEERS, REPLICATED, ROUND_TRIPS, SERVERS, WORKLOADS  # noqa: E402
 
 QUICK_SECONDS = 0.3
 OURS = {peer.name for peer in PEERS if peer.ours}
@@ -68,11 +69,17 @@ def seconds(workload, given):
     return QUICK_LOCKS_SECONDS if "--hold" in workload.flags else QUICK_SECONDS
 
 
-def begun(workload, nodes, replicated):
+def kind(state):
+    """What a stage has to have for it."""
+    return "replicated" if state in REPLICATED else "tls" if state == OVER_TLS else "plain"
+
+
+def begun(workload, nodes, kind):
     """A stage for these; replicas and sentinels would be on other machines, so that a core is for the master alone."""
-    with pinned(workload.pinned and not replicated):
-        stage = Stage(nodes, replicas=2, sentinels=3) if replicated else Stage(nodes)
-    if workload.pinned and replicated:
+    more = {"replicated": {"replicas": 2, "sentinels": 3}, "tls": {"tls": True}, "plain": {}}
+    with pinned(workload.pinned and kind == "plain"):
+        stage = Stage(nodes, **more[kind])
+    if workload.pinned and kind == "replicated":
         for process in Servers(stage).processes:
             os.sched_setaffinity(process, {CORE})
     return stage
@@ -80,16 +87,16 @@ def begun(workload, nodes, replicated):
 
 def measure(workload, nodes, server, peers, given, keep):
     """Peers take turns, so that what changes in the machine changes for all of them."""
-    replicated = dict.fromkeys(state in REPLICATED for state in workload.states)
+    kinds = dict.fromkeys(kind(state) for state in workload.states)
     # The server is wanted until the end: a stage starts nodes again.
     with newer.serving(server), contextlib.ExitStack() as ends:
-        stages = {kind: ends.enter_context(begun(workload, nodes, kind)) for kind in replicated}
+        stages = {kind: ends.enter_context(begun(workload, nodes, kind)) for kind in kinds}
         for repetition in range(max(repetitions(workload, peer, given) for peer in peers)):
             for state in workload.states:
                 for peer in peers:
                     if not peer.takes(workload, state, server, nodes) or repetition >= repetitions(workload, peer, given):
                         continue
-                    stage = stages[state in REPLICATED]
+                    stage = stages[kind(state)]
                     figures = (contest.run if workload.contended else run)(stage, workload, peer, state, seconds(workload, given))
                     figures.setdefault("seconds", seconds(workload, given))
                     figures.update(workload=workload.name, nodes=nodes, server=server, state=state, peer=peer.name,
@@ -119,6 +126,8 @@ def main():
     languages = dict.fromkeys(language for workload in workloads for peer in wanted(workload, patterns)
                               for language in peer.languages)
     wrong = {} if given.no_build else prepare(languages)
+    if any(state in ROUND_TRIPS for workload in workloads for state in workload.states):
+        relay.build()
     for language, reason in wrong.items():
         print(f"without {language}: {reason}", flush=True)
     servers = given.servers.split(",")

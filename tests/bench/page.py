@@ -6,13 +6,16 @@ from statistics import median
 
 import plot
 from plot import Bar, Column, Plot
-from table import OWN, PROCESSES, SERVERS, WORKLOADS
+from table import OVER_TLS, OWN, PROCESSES, ROUND_TRIPS, SERVERS, WORKLOADS
 from targets import FAULTS, LANGUAGES, slowdown
 
 HERE = pathlib.Path(__file__).resolve().parent
 TEMPLATE = HERE / "page.md"
 DOCS = HERE.parents[1] / "docs"
 STATES = {"killed": "one killed", "hung": "one hung", "slow": "one slow by 200 ms", "two hung": "two hung"}
+
+# Of a network that a plot shows.
+SHOWN_TRIP = "round trips of 10 ms"
 
 # Of each language what stands in the plots: label, kind, peer.
 SPEED = (
@@ -59,6 +62,12 @@ def plots(figures):
     def at(workload, field):
         return lambda peer, nodes: figures.median(workload, nodes, peer, field)
 
+    def away(peer, nodes):
+        return figures.median("W8", nodes, peer, "p50_ms", SHOWN_TRIP)
+
+    yield Plot("network", "One cycle where a round trip takes 10 ms: shorter is better",
+               "Time of an acquire and a release by language and library, on one, three and five nodes that are 10 ms away.",
+               tuple(Column(word, "{:.1f} ms") for word in ("one node", "three nodes", "five nodes")), bars(SPEED, away, 1, 3, 5))
     nodes = ("one node", "five nodes")
     yield Plot("latency", "One cycle, one at a time: shorter is better",
                "Time of an acquire and a release by language and library, on one node and on five.",
@@ -135,6 +144,21 @@ def short(figures):
     return table(["In short: Quorlock on its defaults", "compared with", "ratio"], found)
 
 
+def trips(figures):
+    """How many round trips a cycle takes, at each length of these."""
+    states = [state for state in ROUND_TRIPS if state != OVER_TLS]
+    rows = []
+    for language, peers in SPEED:
+        for label, kind, peer in peers:
+            cells = []
+            for state in states:
+                found = [figures.median("W8", nodes, peer, "round_trips", state) for nodes in (1, 3, 5)]
+                cells.append(" / ".join(map(number, found)))
+            if kind != "floor" and any(re.search(r"\d", cell) for cell in cells):
+                rows.append([f"{label} ({language})", *cells])
+    return table(["Round trips in a cycle; one / three / five nodes", *(state.removeprefix("round trips of ") for state in states)], rows)
+
+
 def held(figures):
     rows = []
     for peer, language in LANGUAGES.items():
@@ -195,7 +219,7 @@ def missing(figures):
 def text(figures, about):
     """The page, and its plots by the names of their files."""
     drawn = {one.name: one for one in plots(figures)}
-    words = {"machine": about, "missing": missing(figures), "short": short(figures), "held": held(figures), "faults": faults(figures),
+    words = {"machine": about, "missing": missing(figures), "short": short(figures), "trips": trips(figures), "held": held(figures), "faults": faults(figures),
              "handoffs": handoffs(figures),
              "held_seconds": str(WORKLOADS["W5"].seconds), "contended_seconds": f"{WORKLOADS['W3'].seconds:.0f}"}
 

@@ -11,7 +11,7 @@ import newer
 import page
 from asked import answers
 from runs import measured
-from table import OWN, PEERS, SERVERS, WORKLOADS
+from table import OWN, PEERS, ROUND_TRIPS, SERVERS, WORKLOADS
 from targets import Figures, lines
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "RESULTS.md"
@@ -29,6 +29,8 @@ HELD = [("CPU %", "cpu_percent", "{:.2f}"), ("MB over empty", "megabytes", "{:.1
         ("server CPU %", "server_percent", "{:.2f}"), ("lost", "lost", "{:.0f}"), ("alive", "alive", "{:.0f}")]
 FAULTED = [("cycles/s", "cycles_per_s", "{:.0f}"), ("p50 ms", "p50_ms", "{:.2f}"), ("p99 ms", "p99_ms", "{:.1f}"),
            ("max ms", "max_ms", "{:.0f}"), ("success", "success", "{:.3f}")]
+NETWORK = [("round trips a cycle (p50)", "round_trips", "{:.2f}"), ("p50 ms", "p50_ms", "{:.2f}"), ("p99 ms", "p99_ms", "{:.1f}"),
+           ("cycles/s", "cycles_per_s", "{:.0f}"), ("client CPU µs", "cpu_us", "{:.1f}"), ("relay late by µs (p99)", "relay_late_us", "{:.0f}")]
 CONTENDED = [("hand-offs/s", "handoffs_per_s", "{:.0f}"), ("holds/s", "holds_per_s", "{:.0f}"), ("gap p50 µs", "gap_p50_us", "{:.0f}"),
              ("gap p99 µs", "gap_p99_us", "{:.0f}"), ("min/max", "share", "{:.2f}"), ("longest wait ms", "longest_ms", "{:.0f}"),
              ("scripts/hand-off", "scripts_per_handoff", "{:.1f}"), ("commands/hand-off", "executed_per_handoff", "{:.1f}"),
@@ -69,6 +71,9 @@ def derived(run):
         run["reads_per_cycle"] = run["server_reads"] / cycles
         run["success"] = 1 - run["failures"] / cycles
         run.update({f"{name}_ms": run[f"{name}_us"] / 1e3 for name in ("p50", "p99", "max")})
+        if run["state"] in ROUND_TRIPS:
+            run["round_trips"] = run["p50_ms"] / ROUND_TRIPS[run["state"]]
+            run["relay_late_us"] = run["relay"]["late_p99_us"]
     elif "handoffs" in run:
         for name, total in (("scripts", run["scripts"]), ("executed", run["executed"]), ("cpu_us", run["cpu_ns"] / 1e3),
                             ("server_us", run["server_cpu_ns"] / 1e3)):
@@ -140,6 +145,8 @@ def table(figures, workload, nodes, state, server, columns):
 def columns(workload):
     if workload.contended:
         return CONTENDED + READ * (workload.name == "W6")
+    if workload.like:
+        return NETWORK
     return HELD if "--hold" in workload.flags else FAULTED if workload.name == "W4" else CYCLES
 
 

@@ -7,11 +7,13 @@ import select
 import subprocess
 import tempfile
 import time
+from urllib.parse import urlsplit
 
 from prepare import COMMANDS
+from relay import Relay
 from servers import Servers
 from slow import DELAY_SECONDS, SlowNode
-from table import BARE, BEHIND, DIRECT
+from table import BARE, BEHIND, DIRECT, OVER_TLS, ROUND_TRIPS
 
 CORE = 0
 START_SECONDS = 30
@@ -41,10 +43,11 @@ def pinned(wanted):
 class Fault:
     """What happens to the nodes between warm-up and measuring, and its undoing."""
 
-    DOWN = {"up": (), BARE: (), DIRECT: (), BEHIND: (), "killed": (5,), "hung": (5,), "slow": (), "two hung": (4, 5)}
+    DOWN = {"up": (), BARE: (), DIRECT: (), BEHIND: (), "killed": (5,), "hung": (5,), "slow": (), "two hung": (4, 5),
+            **dict.fromkeys(ROUND_TRIPS, ())}
 
     def __init__(self, stage, state):
-        self._stage, self._state, self._proxy = stage, state, None
+        self._stage, self._state, self._proxy, self._relay = stage, state, None, None
 
     def nodes(self):
         if self._state == DIRECT:
@@ -53,7 +56,19 @@ class Fault:
         if self._state == "slow":
             self._proxy = SlowNode(self._stage.port(5))
             urls[4] = f"redis://127.0.0.1:{self._proxy.port}"
+        if self._state in ROUND_TRIPS:
+            urls = [urlsplit(url) for url in self._stage.urls(via="tls" if self._state == OVER_TLS else "tcp")]
+            self._relay = Relay(ROUND_TRIPS[self._state], [url.port for url in urls])
+            urls = [f"{url.scheme}://127.0.0.1:{port}" for url, port in zip(urls, self._relay.ports, strict=True)]
         return urls
+
+    def environment(self):
+        """What drivers need besides the nodes."""
+        return {"QUORLOCK_CA": f"{self._stage.certs}/ca.crt"} if self._state == OVER_TLS else {}
+
+    def relayed(self):
+        """How late the relay was, if there was one."""
+        return {"relay": self._relay.close()} if self._relay else {}
 
     def begin(self):
         down = self.DOWN[self._state]
@@ -76,10 +91,12 @@ class Fault:
     def close(self):
         if self._proxy:
             self._proxy.close()
+        if self._relay:
+            self._relay.close()
 
 
 class Driver:
-    def __init__(self, nodes, peer, workers, seconds, flags=(), pinned=False):
+    def __init__(self, nodes, peer, workers, seconds, flags=(), pinned=False, environment=()):
         language, _, name = peer.partition(":")
         command = COMMANDS[language]()
         # The driver of then knows its peers by the same names.
@@ -90,7 +107,7 @@ class Driver:
         # A file and not a pipe: some peers log every failure, and must not block on it.
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
-                                         env=dict(os.environ, QUORLOCK_NODES=",".join(nodes)))
+                                         env=dict(os.environ, QUORLOCK_NODES=",".join(nodes), **dict(environment)))
         self._read = b""
 
     def line(self, seconds):
@@ -136,7 +153,7 @@ def run(stage, workload, peer, state, seconds):
     # Nodes of another guard would refuse it, and empty ones would be in quarantine.
     stage.declare(guard=peer.guard)
     fault = Fault(stage, state)
-    driver = Driver(fault.nodes(), peer.name, workload.workers, seconds, workload.flags, workload.pinned)
+    driver = Driver(fault.nodes(), peer.name, workload.workers, seconds, workload.flags, workload.pinned, fault.environment())
     servers = Servers(stage)
     figures, wait = {}, 5
     try:
@@ -158,6 +175,8 @@ def run(stage, workload, peer, state, seconds):
             while (left := servers.keys()) and time.monotonic() < patience:
                 time.sleep(SETTLE_SECONDS)
             figures["keys_left"] = left
+        driver.close(wait)
+        figures.update(fault.relayed())
     except Stuck:
         figures, wait = {"stuck": True}, 0
     except (RuntimeError, OSError, ValueError) as error:

@@ -85,7 +85,7 @@ pub(crate) struct Measured {
 impl Measured {
     pub(crate) fn json(&self, peer: &str) -> String {
         format!(
-            "{{\"peer\": \"{peer}\", \"cycles\": {}, \"seconds\": {:.3}, \"cycles_per_s\": {:.0}, \
+            "{{\"peer\": \"{peer}\", \"cycles\": {}, \"seconds\": {:.6}, \"cycles_per_s\": {:.0}, \
              \"p50_us\": {:.2}, \"p99_us\": {:.2}, \"max_us\": {:.2}, \"cpu_us\": {:.2}, \"failures\": {}, \"violations\": {}}}",
             self.cycles,
             self.seconds,

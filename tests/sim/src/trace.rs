@@ -348,7 +348,9 @@ pub enum Step {
         refused: bool,
         held: bool,
     },
-    /// A user was told what came of it that the lock was to be taken away from its holder.
+    /// A user wants the lock to be taken away from its holder; and is told what came of it.
+    Forces { client: usize, lock: Arc<[u8]> },
+    /// See [`Step::Forces`].
     Forced {
         client: usize,
         lock: Arc<[u8]>,

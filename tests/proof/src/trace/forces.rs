@@ -19,6 +19,8 @@ pub struct Forces {
     nodes: BTreeMap<usize, usize>,
     /// By client and lock.
     asked: BTreeMap<(usize, Vec<u8>), Banned>,
+    /// How many calls are under way, and whether there were several: those are not told apart.
+    calls: BTreeMap<(usize, Vec<u8>), (usize, bool)>,
 }
 
 impl Forces {
@@ -50,11 +52,21 @@ impl Forces {
                     nodes.insert(*place);
                 }
             }
+            Step::Forces { client, lock } => {
+                let (calls, several) = self.calls.entry((*client, lock.to_vec())).or_default();
+                *calls += 1;
+                *several |= *calls > 1;
+            }
             Step::Forced { client, lock, done } => {
-                let banned = self.asked.get(&(*client, lock.to_vec()));
+                let name = (*client, lock.to_vec());
+                let (calls, several) = self.calls.entry(name.clone()).or_default();
+                *calls = calls.saturating_sub(1);
+                let alone = !*several;
+                *several &= *calls > 0;
+                let banned = self.asked.remove(&name).filter(|_| alone);
                 let most = banned.and_then(|banned| banned.values().map(BTreeSet::len).max());
                 let least = quorum(self.nodes.get(client).copied().unwrap_or(0));
-                // guard: a quorum; two calls at once are not told apart, so of one value
+                // guard: a quorum, of one value at least
                 if *done && most.is_some_and(|most| most < least) {
                     return Err(Refused::new(Action::ClientForce, || {
                         format!(

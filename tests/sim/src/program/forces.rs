@@ -58,6 +58,7 @@ impl Client {
         stage.says(|| format!("takes the lock {} away from whoever has it", NAMES[lock]));
         let (before, begun) = (world.held_by_a_quorum(KEYS[lock]), self.now(stage));
         let door = self.door.lock(NAMES[lock]);
+        world.traces_forcing(c, KEYS[lock]);
         let outcome = perhaps(door.force_release(fence), cut).await;
         world.traces_forced(c, KEYS[lock], matches!(outcome, Some(Ok(_))));
         match outcome {

@@ -96,6 +96,12 @@ impl World {
         self.inner().traces(|_| Step::Probes { client });
     }
 
+    /// A user wants a lock to be taken away.
+    pub fn traces_forcing(&self, client: usize, lock: &[u8]) {
+        let lock = lock.into();
+        self.inner().traces(|_| Step::Forces { client, lock });
+    }
+
     /// What a user was told of a lock that is to be taken away.
     pub fn traces_forced(&self, client: usize, lock: &[u8], done: bool) {
         let lock = lock.into();

@@ -155,10 +155,11 @@ impl Attempts {
                         self.due.insert((by, name.clone()));
                     }
                 }
-                // guard: won in the moment in which nothing is awaited any more
+                // guard: won in the moment in which nothing is awaited any more; what is adopted may have too little left of its max_hold
                 let won = clients.may_be_won(&name, now.0, times.least, times.fenced);
                 let unseen = self.unseen.contains(client);
-                if !unseen && won && clients.has_all(&name, now.0) {
+                let adopts = request.keys.adopts.is_some();
+                if !unseen && !adopts && won && clients.has_all(&name, now.0) {
                     self.won.insert(name.clone());
                 }
                 // Its user may have it later, or is not seen to have it.

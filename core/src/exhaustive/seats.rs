@@ -1,6 +1,6 @@
 //! Servers that change their places in a list, and clocks that step in a quarantine: every short story.
 //!
-//! What decides here keeps what it knows to itself, so a state is the story so far, and is told anew at
+//! What decides here keeps what it knows to itself, so a state is the story so far, and is played anew at
 //! each step.
 
 use std::time::Duration;

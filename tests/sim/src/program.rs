@@ -91,7 +91,7 @@ impl Programs {
         self.neighbours > 0
     }
 
-    /// Whether crowds come, of whose leases nothing is told.
+    /// Whether crowds come, whose leases are not in the trace.
     pub fn has_crowds(&self) -> bool {
         self.crowds > 0
     }

@@ -311,7 +311,7 @@ pub enum Step {
         end: Instant,
         goes_on: bool,
     },
-    /// A user waits for its release to be done; and is told what came of it.
+    /// A user waits for its release to be done; its call returns what came of it.
     Awaits { hold: Hold },
     /// See [`Step::Awaits`].
     Told { hold: Hold },
@@ -348,7 +348,7 @@ pub enum Step {
         refused: bool,
         held: bool,
     },
-    /// A user wants the lock to be taken away from its holder; and is told what came of it.
+    /// A user wants the lock to be taken away from its holder; its call returns what came of it.
     Forces { client: usize, lock: Arc<[u8]> },
     /// See [`Step::Forces`].
     Forced {
@@ -356,7 +356,7 @@ pub enum Step {
         lock: Arc<[u8]>,
         done: bool,
     },
-    /// From here on a client looks whether locks are to be had. Of what it wins nothing is told.
+    /// From here on a client looks whether locks are to be had. What it wins is not in the trace.
     Probes { client: usize },
     /// Nothing is of use any more to the task that has asked for this token.
     Useless { token: u64 },

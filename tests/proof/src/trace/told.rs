@@ -1,4 +1,4 @@
-//! A user that waits for its release to be done is told in the moment in which a quorum has carried it out, and when the time of its
+//! The call of a user that waits for its release returns in the moment in which a quorum has carried it out, and when the time of its
 //! requests is over at the latest: "Which means, and what follows".
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 pub type Job = Box<dyn FnOnce() -> Result<String, Error> + Send>;
 
-/// Whoever may own a lock: a thread that carries out its jobs in order.
+/// An owner of locks: a thread that carries out its jobs in order.
 pub struct Actor {
     pub jobs: Sender<Job>,
     pub answers: Receiver<Result<String, Error>>,

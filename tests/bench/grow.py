@@ -158,13 +158,26 @@ def held(stage, count):
             "acquired_s": found["acquired_s"], "commands_a_read": calls / max(reads, 1)}
 
 
+def await_queue(stage, count):
+    """Waits until so many stand in the queue of the lock, at the node that is its home."""
+    def queued(number):
+        keys = [key for key in stage.keys(number) if not key.startswith(b"lock:#f") and stage.redis(number, "TYPE", key) == b"zset"]
+        return max((stage.redis(number, "ZCARD", key) for key in keys), default=0)
+
+    end = time.monotonic() + PATIENCE
+    while max(map(queued, stage.running())) < count:
+        if time.monotonic() > end:
+            raise RuntimeError(f"{count} clients do not come to stand in the queue")
+        time.sleep(PACE_SECONDS)
+
+
 def waiting(kind):
     def play(stage, count):
         driver = Driver(stage, DRIVER, kind, count)
         try:
             driver.line()
-            # Until all of them stand in the queue: then nodes are asked by polls alone.
-            time.sleep(1 + count / 500)
+            # Of one client the first alone stands in the queue of a node.
+            await_queue(stage, count if kind == "queue" else 1)
             there = server(stage)
             found = driver.go()
         finally:

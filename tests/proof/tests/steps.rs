@@ -99,7 +99,7 @@ fn is_told(steps: &[Traced]) -> bool {
 }
 
 #[test]
-fn a_step_that_nobody_took() {
+fn an_answer_that_no_node_gave() {
     let found = refused(|steps, i| match &steps[i].step {
         Step::Serves {
             message,
@@ -126,7 +126,7 @@ fn an_answer_that_comes_twice() {
 }
 
 #[test]
-fn a_request_that_nobody_made() {
+fn a_request_that_no_client_made() {
     let found = refused(|steps, i| match steps[i].step.clone() {
         Step::Serves {
             between,
@@ -490,7 +490,7 @@ fn a_lease_that_is_passed_on_too_often() {
 }
 
 #[test]
-fn a_lease_that_is_passed_on_to_nobody() {
+fn a_lease_that_is_passed_on_without_a_taker() {
     let found = refused(|steps, i| match &steps[i].step {
         Step::Won { hold, again, .. } if hold.number > 0 && !again && is_told(steps) => {
             Some(without(steps, i))

@@ -89,14 +89,16 @@ impl Call {
 
     /// Starts it on the I/O thread. Its result goes to `future`; the number is
     /// for `Port.cancel`.
-    fn start(&self, py: Python<'_>, port: &Port, future: Py<PyAny>) -> PyResult<u64> {
+    fn start(&self, port: &Bound<'_, Port>, future: Bound<'_, PyAny>) -> PyResult<u64> {
+        let py = port.py();
         entry(py, || {
-            let (number, queue) = port.number();
+            let (number, queue) = port.get().number();
             let (work, revocation) = call(self.take(), self.revocable, move |done| {
                 queue.push((number, Box::new(|py| checked(py, done)?(py))));
             });
-            let underway = checked(py, port.begin(work))?;
-            port.expect(number, future, Box::new((revocation, underway)));
+            let underway = Port::begin(port, &future, work)?;
+            port.get()
+                .expect(number, future.unbind(), Box::new((revocation, underway)));
             Ok(number)
         })
     }

@@ -4,9 +4,10 @@
 //! the queue was empty; it never attaches to the interpreter. The loop's thread
 //! wakes up once, takes all there is and fills in the futures.
 //!
-//! The other way, the tasks that a batch of results has woken are likely to start
-//! as many calls in the same turn of the loop. These are submitted together, so
-//! that their requests leave together. A call by itself goes at once.
+//! The other way, the calls of one turn of the loop are submitted together at its end, so that
+//! their requests leave in one write to each node. A call goes at once where the loop has no other
+//! under way, unless the turn before had several calls: then this one is likely to be the first of
+//! as many.
 //!
 //! The loop's own registration of the reader is the only lasting reference to a
 //! [`Port`]. When the loop is closed or collected, the port is dropped: what
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 use std::mem;
 #[cfg(unix)]
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::PyTraverseError;
@@ -49,6 +50,8 @@ pub(crate) struct Port {
     /// the one while it holds the other.
     pending: Mutex<HashMap<u64, PendingFuture>>,
     turn: CallBatch,
+    /// Whether several calls were made in the turn under way, or in the last one.
+    several: AtomicBool,
     /// How the loop drives the I/O itself, and what it has to watch for that.
     steps: Option<(Steps, std::ffi::c_int)>,
     /// Calls that are under way.
@@ -66,6 +69,7 @@ impl Port {
             bell,
             pending: Mutex::default(),
             turn: CallBatch::default(),
+            several: AtomicBool::new(false),
             steps: checked(py, Steps::new())?,
             calls: Arc::default(),
         })
@@ -140,35 +144,43 @@ impl Port {
     /// Fills in the futures of what the core has completed.
     fn deliver(this: &Bound<'_, Self>) -> PyResult<()> {
         let (py, port) = (this.py(), this.get());
-        let ready = port.queue.take();
-        let many = ready.len() > 1;
-        let mut filled = None;
-        for (number, made) in ready {
+        for (number, made) in port.queue.take() {
             let pending = lock(&port.pending).remove(&number);
             if let Some((future, _)) = pending {
                 fill(future.bind(py), made)
                     .unwrap_or_else(|error| error.write_unraisable(py, None));
-                filled = Some(future);
             }
-        }
-        if let (true, Some(future)) = (many, filled) {
-            // Comes behind the tasks that were woken here.
-            let event_loop = future.bind(py).call_method0(name!(py, "get_loop"))?;
-            let turn_end = this.getattr(name!(py, "turn_end"))?;
-            event_loop.call_method1(name!(py, "call_soon"), (turn_end,))?;
-            port.turn.begin();
         }
         Ok(())
     }
 
-    /// Begins a call: on this thread, if the loop has no other.
-    pub(crate) fn begin(&self, call: Work) -> Result<CallCount, quorlock::Error> {
-        let others = self.calls.fetch_add(1, Ordering::Relaxed);
-        let underway = CallCount(Arc::clone(&self.calls));
-        match &self.steps {
-            Some((steps, _)) if others == 0 => self.turn.submit_alone(call, steps),
-            _ => self.turn.submit(call),
-        }?;
+    /// Begins a call whose result goes to `future`: on this thread and at once, if the loop has no
+    /// other, else at the end of the turn.
+    pub(crate) fn begin(
+        this: &Bound<'_, Self>,
+        future: &Bound<'_, PyAny>,
+        call: Work,
+    ) -> PyResult<CallCount> {
+        let (py, port) = (this.py(), this.get());
+        let others = port.calls.fetch_add(1, Ordering::Relaxed);
+        let underway = CallCount(Arc::clone(&port.calls));
+        if port.turn.is_begun() {
+            port.several.store(true, Ordering::Relaxed);
+        } else if let Some((steps, _)) = &port.steps
+            && others == 0
+            && !port.several.load(Ordering::Relaxed)
+        {
+            checked(py, port.turn.submit_alone(call, steps))?;
+            return Ok(underway);
+        } else {
+            // Comes behind the tasks that are about to run.
+            let event_loop = future.call_method0(name!(py, "get_loop"))?;
+            let turn_end = this.getattr(name!(py, "turn_end"))?;
+            event_loop.call_method1(name!(py, "call_soon"), (turn_end,))?;
+            port.several.store(false, Ordering::Relaxed);
+            port.turn.begin();
+        }
+        checked(py, port.turn.submit(call))?;
         Ok(underway)
     }
 
@@ -230,12 +242,13 @@ fn fill(future: &Bound<'_, PyAny>, made: Delivery) -> PyResult<()> {
 impl Drop for Port {
     fn drop(&mut self) {
         let pending = mem::take(&mut *lock(&self.pending));
-        let under_way = (pending, mem::take(&mut self.turn));
         if !self.queue.is_ours() {
             // Work for the parent's threads.
-            return mem::forget(under_way);
+            return mem::forget((pending, mem::take(&mut self.turn)));
         }
         self.queue.close();
-        drop(under_way);
+        drop(pending);
+        // What was held goes on: a release is carried out, a call that its future has revoked ends.
+        let _ = self.turn.end();
     }
 }

@@ -96,6 +96,11 @@ impl CallBatch {
         lock(&self.held).get_or_insert_default();
     }
 
+    /// Whether a turn is under way.
+    pub fn is_begun(&self) -> bool {
+        lock(&self.held).is_some()
+    }
+
     /// Has a call carried out on the I/O thread: at the end of its turn, with the
     /// other calls of it, or at once if there is none.
     ///

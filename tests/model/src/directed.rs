@@ -180,9 +180,10 @@ impl Case<'_> {
             ["lean", of] => {
                 let sha = self.game.sha("lean");
                 let (key, of) = (self.keys.lock.clone(), value(of));
-                let said = self.server().ask(&[b"EVALSHA", &sha, b"1", &key, &of])?;
-                Ok(match said {
-                    Plain::Number(n) => n.to_string(),
+                let words: [&[u8]; 5] = [b"EVALSHA", &sha, b"1", &key, &of];
+                self.server().send(&crate::server::command(&words))?;
+                Ok(match &self.server().row()?[..] {
+                    [Plain::Number(n)] => n.to_string(),
                     other => format!("{other:?}"),
                 })
             }

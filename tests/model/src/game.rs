@@ -284,7 +284,8 @@ impl Game {
         if request.op == Op::Release {
             let (sha, key) = (self.sha("lean"), &request.keys.lock);
             let words: [&[u8]; 5] = [b"EVALSHA", &sha, b"1", key, &request.value.0];
-            let theirs = self.server.ask(&words)? == Plain::Number(1);
+            self.server.send(&crate::server::command(&words))?;
+            let theirs = self.server.row()? == [Plain::Number(1)];
             let ours = node.delete(request, at);
             self.count(&format!("native release {ours}"));
             return Ok((ours.to_string(), theirs.to_string()));

@@ -88,13 +88,28 @@ pub(crate) fn write_delete(
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
         }
         DeleteByValue::ByScript => {
-            resp::write_array(out, 5);
-            script::write_script(out, &script::COMPARE_AND_DELETE, with_text);
-            resp::write_number(out, 1);
-            resp::write_text(out, lock);
+            return write_deletes(out, std::iter::once(request), with_text);
         }
     }
     resp::write_text(out, value);
+}
+
+/// Appends the lean script, which carries out several native releases: to run one for each costs the server more than all
+/// else of them.
+pub(crate) fn write_deletes<'a>(
+    out: &mut Vec<u8>,
+    requests: impl ExactSizeIterator<Item = &'a Request> + Clone,
+    with_text: bool,
+) {
+    resp::write_array(out, 3 + 2 * requests.len());
+    script::write_script(out, &script::COMPARE_AND_DELETE, with_text);
+    resp::write_number(out, requests.len() as u64);
+    for request in requests.clone() {
+        resp::write_text(out, &request.keys.lock);
+    }
+    for request in requests {
+        resp::write_text(out, &request.value.0);
+    }
 }
 
 /// What is known of a native acquire as its replies come.
@@ -290,6 +305,10 @@ mod tests {
             write_delete(&mut out, &request(0, None), how, false);
             assert_eq!(words(&out), [expected]);
         }
+        let (mut out, two) = (Vec::new(), [request(0, None), request(1, None)]);
+        write_deletes(&mut out, two.iter(), false);
+        let lean = format!("EVALSHA {} 2 k k t.l t.l", *script::COMPARE_AND_DELETE.sha);
+        assert_eq!(words(&out), [lean]);
     }
 
     #[test]

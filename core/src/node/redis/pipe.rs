@@ -51,6 +51,8 @@ pub(crate) struct InFlight {
     drift: f64,
     /// Until when a counter's expiry need not be set again, by the hash of its key.
     pub(super) warm: HashMap<u64, Instant>,
+    /// Native releases of this write that are yet to be written: one script deletes them all.
+    deletes: Vec<Box<Item>>,
     /// Votes were asked for in this write that need its trailer.
     owes_trailer: bool,
     places: VecDeque<PendingReply>,
@@ -82,6 +84,8 @@ enum PendingReply {
     Acquire(Option<Box<Item>>, u8, AcquireReplies),
     /// The reply to a native release.
     Delete(Option<Box<Item>>),
+    /// The one reply to this many native releases, which come behind this.
+    Deletes(usize),
     /// The replies to the trailer of a write.
     Trailer(TrailerReplies),
     /// The reply to the `WAIT` of a write.
@@ -109,6 +113,7 @@ impl InFlight {
             clock,
             drift,
             warm: HashMap::default(),
+            deletes: Vec::new(),
             owes_trailer: false,
             places: VecDeque::new(),
             voted: VecDeque::new(),
@@ -163,7 +168,8 @@ impl InFlight {
             PendingReply::Script(item)
             | PendingReply::Delete(item)
             | PendingReply::Acquire(item, ..) => Some(item),
-            PendingReply::Trailer(_)
+            PendingReply::Deletes(_)
+            | PendingReply::Trailer(_)
             | PendingReply::Wait
             | PendingReply::Memory
             | PendingReply::Listen => None,
@@ -179,7 +185,8 @@ impl InFlight {
             PendingReply::Script(item)
             | PendingReply::Delete(item)
             | PendingReply::Acquire(item, ..) => item.as_deref(),
-            PendingReply::Trailer(_)
+            PendingReply::Deletes(_)
+            | PendingReply::Trailer(_)
             | PendingReply::Wait
             | PendingReply::Memory
             | PendingReply::Listen => None,
@@ -191,7 +198,11 @@ impl InFlight {
     /// How many replies are awaited, that of a trailer counted as one.
     #[cfg(test)]
     pub(crate) fn awaits(&self) -> usize {
-        self.places.len()
+        let together = self.places.iter().map(|place| match place {
+            PendingReply::Deletes(many) => *many,
+            _ => 0,
+        });
+        self.places.len() - together.sum::<usize>()
     }
 
     /// Whether no request awaits an answer, and all is written: the copy of a release may be the

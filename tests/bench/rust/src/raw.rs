@@ -16,6 +16,8 @@ use crate::words::{Words, cold_name};
 
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// The script by which Quorlock releases the locks of one write.
+const DELETES: &str = include_str!("../../../../core/src/node/redis/lua/lean.lua");
 const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The token, and behind the dot no label.
 const VALUE: &str = "0123456789abcdef0123456789abcdef01234567.";
@@ -64,8 +66,10 @@ enum Delete {
     IfEqual,
     /// `DELEX … IFEQ`, of Redis 8.4.
     Ex,
-    /// By the script of this hash.
+    /// By the script of this hash, one lock at a time.
     Script(String),
+    /// By the script of this hash, all locks of a write at once.
+    Scripts(String),
 }
 
 /// Replies that a node owes.
@@ -75,6 +79,8 @@ struct Owed {
     step: Option<(usize, u64)>,
     /// They count from the trailer on.
     votes: bool,
+    /// The steps that they answer, of releases that were written at once.
+    released: Vec<(usize, u64)>,
 }
 
 struct Node {
@@ -87,6 +93,9 @@ struct Node {
     votes: Vec<(usize, u64)>,
     /// What is to be written asks for votes.
     asks: bool,
+    /// Locks that are to be released at once, and the steps for that.
+    deletes: Vec<String>,
+    released: Vec<(usize, u64)>,
     /// The connection is broken: it is asked no more.
     gone: bool,
 }
@@ -234,6 +243,11 @@ fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, way: Way) {
     }
     let now = micros();
     for node in nodes.iter_mut().filter(|node| !node.gone) {
+        if let (true, Delete::Scripts(_)) = (worker.releasing, &node.delete) {
+            node.deletes.push(worker.key.clone());
+            node.released.push((index, worker.step));
+            continue;
+        }
         let replies = if worker.releasing {
             release(node, worker, way.protocol);
             1
@@ -246,6 +260,7 @@ fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, way: Way) {
             replies,
             step: Some((index, worker.step)),
             votes,
+            released: Vec::new(),
         });
     }
 }
@@ -280,7 +295,9 @@ fn release(node: &mut Node, worker: &Worker, protocol: Protocol) {
     match &node.delete {
         Delete::IfEqual => command(&mut node.out, &["DELIFEQ", lock, value]),
         Delete::Ex => command(&mut node.out, &["DELEX", lock, "IFEQ", value]),
-        Delete::Script(hash) => command(&mut node.out, &["EVALSHA", hash, "1", lock, value]),
+        Delete::Script(hash) | Delete::Scripts(hash) => {
+            command(&mut node.out, &["EVALSHA", hash, "1", lock, value]);
+        }
     }
 }
 
@@ -294,8 +311,17 @@ fn delete(node: &mut Node, protocol: Protocol) -> Delete {
             return Delete::Ex;
         }
     }
-    let reply = ask(node, &["SCRIPT", "LOAD", DELETE]);
-    Delete::Script(reply.split("\r\n").nth(1).expect("a hash").to_owned())
+    let bare = protocol == Protocol::Bare;
+    let reply = ask(
+        node,
+        &["SCRIPT", "LOAD", if bare { DELETE } else { DELETES }],
+    );
+    let hash = reply.split("\r\n").nth(1).expect("a hash").to_owned();
+    if bare {
+        Delete::Script(hash)
+    } else {
+        Delete::Scripts(hash)
+    }
 }
 
 /// The servers are on this machine: their clock is ours.
@@ -309,6 +335,20 @@ fn micros() -> u64 {
 /// comes once the trailer that makes them count.
 fn flush(nodes: &mut [Node]) {
     for node in nodes {
+        if let (Delete::Scripts(hash), false) = (&node.delete, node.deletes.is_empty()) {
+            let many = node.deletes.len().to_string();
+            let mut words = vec!["EVALSHA", hash, &many];
+            words.extend(node.deletes.iter().map(String::as_str));
+            words.extend(node.deletes.iter().map(|_| VALUE));
+            command(&mut node.out, &words);
+            node.deletes.clear();
+            node.owed.push_back(Owed {
+                replies: 1,
+                step: None,
+                votes: false,
+                released: std::mem::take(&mut node.released),
+            });
+        }
         if std::mem::take(&mut node.asks) {
             command(&mut node.out, &["MGET", RECORD_KEY, QUARANTINE_KEY]);
             command(&mut node.out, &["TIME"]);
@@ -316,6 +356,7 @@ fn flush(nodes: &mut [Node]) {
                 replies: 2,
                 step: None,
                 votes: false,
+                released: Vec::new(),
             });
         }
         while !node.out.is_empty() {
@@ -354,7 +395,8 @@ fn replies(node: &mut Node) -> Vec<(usize, u64)> {
         match (first.step, first.votes) {
             (Some(step), true) => node.votes.push(step),
             (Some(step), false) => done.push(step),
-            (None, _) => done.append(&mut node.votes),
+            (None, _) if first.released.is_empty() => done.append(&mut node.votes),
+            (None, _) => done.append(&mut first.released),
         }
         node.owed.pop_front();
     }
@@ -399,6 +441,8 @@ fn connect(url: &str) -> Node {
         owed: VecDeque::new(),
         votes: Vec::new(),
         asks: false,
+        deletes: Vec::new(),
+        released: Vec::new(),
         gone: false,
     }
 }

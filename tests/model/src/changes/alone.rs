@@ -274,7 +274,7 @@ pub(super) const ALONE: &[Change] = &[
     change("release", "elseif stands then", "elseif false then"),
     change("release", "if value and not (ok and kept)", "if false"),
     change("release", "not (ok and kept)", "true"),
-    change("lean", "== ARGV[1]", ""),
+    change("lean", "value == ARGV[i] and", "value and"),
     // Fences.
     change("acquire", "if fence == '0' then", "if false then"),
     change(

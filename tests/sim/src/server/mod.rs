@@ -328,9 +328,12 @@ fn run(
     match (script, keys, args) {
         (None, ..) => line(out, b'-', "NOSCRIPT No matching script. Please use EVAL."),
         (Some(Script::Try), ..) => bulk(out, b""),
-        (Some(Script::Lean), [key], [value]) => {
+        (Some(Script::Lean), keys, values) if keys.len() == values.len() => {
             host.load(Script::Lean);
-            int(out, i64::from(host.delete(key, value)));
+            array(out, b'*', keys.len());
+            for (key, value) in keys.iter().zip(values) {
+                int(out, i64::from(host.delete(key, value)));
+            }
         }
         (Some(Script::Init), [_, _], [old, new, quarantine, _]) => {
             let quarantine = Duration::from_millis(number(quarantine).unwrap_or(0));

@@ -76,14 +76,19 @@ impl InFlight {
                 }
             }
             PendingReply::Delete(item) => {
+                done.extend(item.take().map(|item| (item, deleted(Some(&reply)))));
+            }
+            &mut PendingReply::Deletes(many) => {
                 self.lean_text |= replies::is_forgotten(&reply);
-                if let Some(item) = item.take() {
-                    let said = match reply {
-                        Resp::Int(1) => RequestOutcome::Reply(Reply::Released { held: true }, None),
-                        _ => RequestOutcome::AskByScript,
-                    };
-                    done.push_back((item, said));
-                }
+                let parts = match &reply {
+                    Resp::Array(parts) => &parts[..],
+                    _ => &[],
+                };
+                let items = self.places.drain(1..=many).enumerate();
+                done.extend(items.filter_map(|(at, place)| match place {
+                    PendingReply::Delete(item) => Some((item?, deleted(parts.get(at)))),
+                    _ => None,
+                }));
             }
             PendingReply::Acquire(item, left, replies) => {
                 replies.take(reply);
@@ -156,6 +161,14 @@ impl InFlight {
         self.places.pop_front();
         trim(&mut self.places);
         true
+    }
+}
+
+/// What is said of a native release.
+fn deleted(reply: Option<&Resp>) -> RequestOutcome {
+    match reply {
+        Some(Resp::Int(1)) => RequestOutcome::Reply(Reply::Released { held: true }, None),
+        _ => RequestOutcome::AskByScript,
     }
 }
 

@@ -7,12 +7,17 @@ use std::task::{Context, Poll, Waker};
 use super::{IDLE, InFlight, LOOKED_AT, PendingReply, counted_on};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
+use crate::node::admission::DeleteByValue;
 use crate::node::native::key_end_of;
 use crate::node::redis::native::{self, AcquireReplies, TrailerReplies};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::script::{self, Guard, Script};
 use crate::node::redis::{hashed, resp};
 use crate::node::{Op, Request, names};
+
+/// How many native releases a script carries out at most: the server answers others meanwhile, and Lua has no room
+/// for some thousand keys.
+const DELETES: usize = 128;
 
 impl InFlight {
     /// Writes out what the system takes at once.
@@ -40,6 +45,18 @@ impl InFlight {
         {
             replicas.wrote(item.ticket.deadline);
         }
+        if self.must_follow_deletes(&item) {
+            self.write_deletes();
+        }
+        // The server of a cluster refuses keys of several hash slots.
+        let by_script = self.delete == DeleteByValue::ByScript;
+        if item.request.native && item.is_release() && by_script && !self.in_cluster {
+            self.deletes.push(item);
+            if self.deletes.len() == DELETES {
+                self.write_deletes();
+            }
+            return;
+        }
         self.listen(&item);
         self.write_asking(&item);
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
@@ -57,6 +74,9 @@ impl InFlight {
             (true, Op::Release) => {
                 let with_text = std::mem::take(&mut self.lean_text);
                 native::write_delete(out, &item.request, self.delete, with_text);
+                if by_script {
+                    self.places.push_back(PendingReply::Deletes(1));
+                }
                 PendingReply::Delete(Some(item))
             }
             _ => {
@@ -80,6 +100,31 @@ impl InFlight {
             }
         };
         self.places.push_back(place);
+    }
+
+    /// Whether the server has to carry out this request behind the native releases that were written before it: it may be for
+    /// one of their locks. A script may be for several.
+    fn must_follow_deletes(&self, item: &Item) -> bool {
+        let lock = &item.request.keys.lock;
+        !self.deletes.is_empty()
+            && (!item.request.native || self.deletes.iter().any(|d| d.request.keys.lock == *lock))
+    }
+
+    /// Writes the native releases that were held back.
+    fn write_deletes(&mut self) {
+        if self.deletes.is_empty() {
+            return;
+        }
+        let with_text = std::mem::take(&mut self.lean_text);
+        let requests = self.deletes.iter().map(|item| &item.request);
+        native::write_deletes(&mut self.wire.out, requests, with_text);
+        self.places
+            .push_back(PendingReply::Deletes(self.deletes.len()));
+        let deletes = self
+            .deletes
+            .drain(..)
+            .map(|item| PendingReply::Delete(Some(item)));
+        self.places.extend(deletes);
     }
 
     /// Subscribes the waiter of a lock in Redisson's layout to the lock's channel, from before it
@@ -132,9 +177,10 @@ impl InFlight {
         !warm
     }
 
-    /// Writes what goes behind the votes of this write, if there are any: their trailer, and
-    /// that they wait for replicas.
+    /// Writes what goes behind the requests of this write: native releases that were held back, the trailer of votes, and
+    /// that these wait for replicas.
     pub(crate) fn end_write(&mut self, now: Instant) {
+        self.write_deletes();
         if std::mem::take(&mut self.owes_trailer) {
             let replies = native::write_trailer(&mut self.wire.out, self.guard.as_ref());
             let reading = TrailerReplies::new(replies);

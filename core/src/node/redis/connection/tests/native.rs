@@ -55,6 +55,67 @@ async fn what_plain_commands_do_not_decide_is_asked_by_script() {
     assert_eq!(*lock(&link.heard.1), [Reply::Released { held: true }]);
 }
 
+/// Native requests, each for the lock of that name.
+fn ask_for(link: &mut Link, asked: &[(Op, &str)]) {
+    let items = asked.iter().map(|(op, name)| {
+        let mut item = link.item(*op, true);
+        let keys = Arc::get_mut(&mut item.request.keys).expect("not shared yet");
+        keys.lock = name.as_bytes().into();
+        item
+    });
+    let items: Vec<_> = items.collect();
+    lock(&link.connection.outbox.state).items.extend(items);
+    link.connection.take_outbox();
+    link.connection.push_on();
+}
+
+#[tokio::test]
+async fn one_script_carries_out_the_releases_of_a_write() {
+    let release = |name| (Op::Release, name);
+    let released = Reply::Released { held: true };
+    let mut link = Link::connected();
+    // A vote for another lock may stand before the releases, a vote for one of theirs stands behind.
+    ask_for(&mut link, &[release("a"), (ACQUIRE, "b"), release("c")]);
+    assert_eq!(link.written(), [0, 3]);
+    link.answered(&[NIL, "*2\r\n:1\r\n:1\r\n", OURS, TIME]);
+    let heard = std::mem::take(&mut *lock(&link.heard.1));
+    assert_eq!(heard, [Reply::Taken, released.clone(), released.clone()]);
+    ask_for(
+        &mut link,
+        &[release("a"), release("b"), (ACQUIRE, "b"), release("c")],
+    );
+    assert_eq!(link.written(), [0, 4]);
+    link.answered(&["*2\r\n:1\r\n:1\r\n", NIL]);
+    let heard = std::mem::take(&mut *lock(&link.heard.1));
+    assert_eq!(heard, [released.clone(), released.clone(), Reply::Taken]);
+    // The release script is sent for each lock that had another value, and for all of them where
+    // the answer says nothing of them.
+    for (said, left) in [
+        ("*3\r\n:1\r\n:0\r\n:1\r\n", 1),
+        ("*1\r\n:1\r\n", 2),
+        ("-NOSCRIPT No matching script.\r\n", 3),
+        ("*3\r\n:0\r\n:0\r\n:0\r\n", 3),
+    ] {
+        let mut link = Link::connected();
+        ask_for(&mut link, &["a", "b", "c"].map(release));
+        assert_eq!((link.written(), link.natives()), ([0, 1], vec![true; 3]));
+        link.answered(&[said]);
+        assert_eq!(link.natives(), vec![false; left], "{said}");
+        assert_eq!(
+            *lock(&link.heard.1),
+            vec![released.clone(); 3 - left],
+            "{said}"
+        );
+    }
+    // A script stands behind the releases that were asked for before it.
+    let mut link = Link::connected();
+    ask_for(&mut link, &["a", "b"].map(release));
+    let inspect = link.item(Op::Inspect, false);
+    lock(&link.connection.outbox.state).items.extend([inspect]);
+    ask_for(&mut link, &["c"].map(release));
+    assert_eq!(link.natives(), [true, true, false, true]);
+}
+
 #[tokio::test]
 async fn the_life_of_a_counter_is_told_until_a_reply_says_that_it_was() {
     let mut link = Link::connected();

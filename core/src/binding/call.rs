@@ -80,7 +80,7 @@ pub fn call<T>(
 
 /// How many calls of a turn are submitted before its end: that may be far, and the
 /// nodes would wait for them.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 64;
 
 /// The calls that an event loop starts in one turn. They are submitted together,
 /// in one wake-up of the I/O thread, so that their requests leave together.

@@ -52,7 +52,7 @@ pub(crate) struct InFlight {
     /// Until when a counter's expiry need not be set again, by the hash of its key.
     pub(super) warm: HashMap<u64, Instant>,
     /// Native releases of this write that are yet to be written: one script deletes them all.
-    deletes: Vec<Box<Item>>,
+    deletes: VecDeque<Box<Item>>,
     /// Votes were asked for in this write that need its trailer.
     owes_trailer: bool,
     places: VecDeque<PendingReply>,
@@ -113,7 +113,7 @@ impl InFlight {
             clock,
             drift,
             warm: HashMap::default(),
-            deletes: Vec::new(),
+            deletes: VecDeque::new(),
             owes_trailer: false,
             places: VecDeque::new(),
             voted: VecDeque::new(),

@@ -63,6 +63,9 @@ pub trait Host {
     fn propose(&mut self, counter: &[u8], fence: u64) -> bool;
     /// The counter lives for so long.
     fn keep_counter(&mut self, counter: &[u8], life: Duration);
+    /// One of the requests of this command is done, and the next comes.
+    fn goes_on(&mut self) {}
+
     /// Deletes what is exactly this value; whether it was.
     fn delete(&mut self, key: &[u8], value: &[u8]) -> bool;
     /// A client reads the end of a write: what stands at its record's and quarantine's
@@ -331,7 +334,10 @@ fn run(
         (Some(Script::Lean), keys, values) if keys.len() == values.len() => {
             host.load(Script::Lean);
             array(out, b'*', keys.len());
-            for (key, value) in keys.iter().zip(values) {
+            for (at, (key, value)) in keys.iter().zip(values).enumerate() {
+                if at > 0 {
+                    host.goes_on();
+                }
                 int(out, i64::from(host.delete(key, value)));
             }
         }

@@ -51,7 +51,7 @@ impl InFlight {
         // The server of a cluster refuses keys of several hash slots.
         let by_script = self.delete == DeleteByValue::ByScript;
         if item.request.native && item.is_release() && by_script && !self.in_cluster {
-            self.deletes.push(item);
+            self.deletes.push_back(item);
             if self.deletes.len() == DELETES {
                 self.write_deletes();
             }

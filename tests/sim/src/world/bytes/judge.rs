@@ -4,7 +4,8 @@
 //! - Each request is told once, and at its deadline at the latest.
 //! - What it is told of a node is what that node answered to this very request.
 //! - What was asked first is written first over a connection, but what was written
-//!   before already.
+//!   before already, and releases that share a script: these come in front of later requests
+//!   for their locks, and of later scripts.
 //! - No request is written that nobody wants, unless its release is written behind it.
 //! - A release is written behind the request that it undoes, over the same connection,
 //!   while that stands; and over each new connection, until the node has acknowledged
@@ -113,9 +114,15 @@ impl Inner {
                 }
                 _ => None,
             };
+            let mut deletes = Vec::new();
             let request = match (script, words) {
-                (Some(Script::Lean), [_, _, _, key, value]) => {
-                    natives::begun(&[b"DELIFEQ", key, value])
+                (Some(Script::Lean), [_, _, _, more @ ..]) => {
+                    let (keys, values) = more.split_at(more.len() / 2);
+                    let pairs = keys.iter().zip(values);
+                    deletes.extend(
+                        pairs.filter_map(|(key, value)| natives::begun(&[b"DELIFEQ", key, value])),
+                    );
+                    None
                 }
                 (Some(script), _) => {
                     let count = crate::server::resp::number(words[2]).unwrap_or(0) as usize;
@@ -124,7 +131,8 @@ impl Inner {
                 }
                 (None, words) => natives::begun(words),
             };
-            if let Some(request) = request {
+            let by_lean = !deletes.is_empty();
+            for request in request.into_iter().chain(deletes) {
                 let at = self.time;
                 let sent = Sent {
                     end: tap.passed(),
@@ -133,7 +141,7 @@ impl Inner {
                     at,
                     copy: false,
                 };
-                askers.extend(self.written(wire, sent));
+                askers.extend(self.written(wire, sent, by_lean));
             }
         }
         self.open_wire(wire).tap = tap;
@@ -148,8 +156,8 @@ impl Inner {
         asked.filter(|asked| **asked == mark).count() > 1
     }
 
-    /// A request is written.
-    fn written(&mut self, wire: usize, mut sent: Sent) -> Option<Asker> {
+    /// A request is written; `by_lean`: one script carries out all native releases of a write.
+    fn written(&mut self, wire: usize, mut sent: Sent, by_lean: bool) -> Option<Asker> {
         let pair = self.open_wire(wire).pair;
         let (client, node) = (self.pairs[pair].client, self.pairs[pair].node);
         let (mark, release) = (Mark::of(&sent.request), sent.request.op == Op::Release);
@@ -216,14 +224,29 @@ impl Inner {
             w.releases.push_back(due);
         }
         sent.copy = !newest || w.doubted || w.late || w.suspect;
+        let (lock, native) = (sent.request.keys.lock.clone(), sent.request.native);
         w.sent.push_back(sent);
-        let (last, full) = (w.last, self.bytes().lanes[pair].was_full);
+        // Releases of other locks may be written behind later requests.
+        let of_lock = w.last_of.get(&lock).copied().unwrap_or(0);
+        let last = if by_lean {
+            w.last_script.max(of_lock)
+        } else {
+            w.last
+        };
+        if first {
+            w.last_of.insert(lock, of_lock.max(message));
+        }
+        if first && !native {
+            w.last_script = w.last_script.max(message);
+        }
+        let full = self.bytes().lanes[pair].was_full;
         if first && message < last && !full {
             self.violated(format!(
                 "L6 c{client} writes what was asked first later: m{message}"
             ));
         } else if first {
-            self.open_wire(wire).last = message.max(last);
+            let w = self.open_wire(wire);
+            w.last = w.last.max(message);
         }
         let w = self.open_wire(wire);
         if w.doubted && !release && !w.was_full {

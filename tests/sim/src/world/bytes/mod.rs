@@ -23,7 +23,7 @@ mod serve;
 mod stream;
 
 use natives::{Ballot, Reading};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -112,8 +112,11 @@ struct Wire {
     suspect: bool,
     /// What it was told of the lives of counters.
     lives: natives::Lives,
-    /// The last request that was written over it for the first time.
+    /// The last request that was written over it for the first time: of all, of those by script,
+    /// and of each lock.
     last: u64,
+    last_script: u64,
+    last_of: BTreeMap<Arc<[u8]>, u64>,
     /// Native votes whose trailer has yet to come, and what is known of that.
     ballots: Vec<Ballot>,
     trailer: Reading,
@@ -150,6 +153,28 @@ struct Answered {
     reply: Option<Reply>,
     release: bool,
     copy: bool,
+}
+
+impl Wire {
+    /// Takes the next request, if it is of the command that ends there.
+    fn next_sent(&mut self, end: u64) -> Option<Sent> {
+        let next = self.sent.front().is_some_and(|sent| sent.end == end);
+        next.then(|| self.sent.pop_front()).flatten()
+    }
+}
+
+impl Answered {
+    /// What a node has answered to a request.
+    fn to(sent: &Sent, reply: Option<Reply>, end: u64) -> Answered {
+        Answered {
+            end,
+            message: sent.message,
+            mark: Mark::of(&sent.request),
+            reply,
+            release: sent.request.op == Op::Release,
+            copy: sent.copy,
+        }
+    }
 }
 
 /// What tells requests apart that one client sends to one node: which kind, whose.

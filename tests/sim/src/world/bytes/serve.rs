@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorlock::sim::names;
 use quorlock::sim::{Hint, MemoryNode, OtherRecord, Reply};
 
-use super::{Answered, End, Mark, address, run_id};
+use super::{Answered, End, Sent, address, run_id};
 use crate::server::scripts::{Call, Script};
 use crate::server::{self, Host, Life, Told, resp};
 use crate::world::admission::OTHER;
@@ -71,7 +71,11 @@ impl Inner {
                 }
             };
             let end = session.input.passed();
-            let mut host = Serving { inner: self, wire };
+            let mut host = Serving {
+                inner: self,
+                wire,
+                end,
+            };
             server::serve(&mut session, &words, &mut host, &mut out);
             any = true;
             self.has_served(wire, end, out.len());
@@ -111,24 +115,29 @@ impl Inner {
                 .into_iter()
                 .map(|answer| Answered { end: at, ..answer }),
         );
-        if w.sent.front().is_none_or(|sent| sent.end != end) {
-            return;
+        // An error answers all requests of the command.
+        while let Some(sent) = self.open_wire(wire).next_sent(end) {
+            let answer = (!deferred).then(|| Answered::to(&sent, served.clone(), at));
+            self.open_wire(wire).answers.extend(answer);
+            self.was_served(wire, sent, served.clone(), deferred);
         }
-        let Some(sent) = w.sent.pop_front() else {
-            return;
-        };
+    }
+
+    /// A request of the command that ends there has been carried out, and another of it comes.
+    fn has_served_part(&mut self, wire: usize, end: u64) {
+        let served = self.bytes().served.take();
+        let deferred = std::mem::take(&mut self.bytes().deferred);
+        if let Some(sent) = self.open_wire(wire).next_sent(end) {
+            let answer = (!deferred).then(|| Answered::to(&sent, served.clone(), 0));
+            self.bytes().settled.extend(answer);
+            self.was_served(wire, sent, served, deferred);
+        }
+    }
+
+    /// A request has been carried out.
+    fn was_served(&mut self, wire: usize, sent: Sent, served: Option<Reply>, deferred: bool) {
         let release = sent.request.op == quorlock::sim::Op::Release;
-        if !deferred {
-            w.answers.push_back(Answered {
-                end: at,
-                message: sent.message,
-                mark: Mark::of(&sent.request),
-                reply: served.clone(),
-                release,
-                copy: sent.copy,
-            });
-        }
-        let pair = w.pair;
+        let pair = self.open_wire(wire).pair;
         let node = self.pairs[pair].node;
         self.under_way(node, &sent.request, -1);
         let open = self.pairs[pair].open.get(&sent.message);
@@ -247,6 +256,8 @@ impl Inner {
 pub(super) struct Serving<'a> {
     pub(super) inner: &'a mut Inner,
     pub(super) wire: usize,
+    /// The connection's bytes up to the last of the command.
+    end: u64,
 }
 
 impl Serving<'_> {
@@ -352,6 +363,10 @@ impl Host for Serving<'_> {
         let node = &mut self.inner.nodes[node];
         let local = node.clock.local(now);
         node.state.keep_counter(counter, life, local);
+    }
+
+    fn goes_on(&mut self) {
+        self.inner.has_served_part(self.wire, self.end);
     }
 
     fn delete(&mut self, key: &[u8], value: &[u8]) -> bool {

@@ -1,5 +1,6 @@
 //! The client's end of a connection.
 
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -341,6 +342,8 @@ impl Wire {
             suspect: false,
             lives: Default::default(),
             last: 0,
+            last_script: 0,
+            last_of: BTreeMap::new(),
             ballots: Vec::new(),
             trailer: Default::default(),
         }

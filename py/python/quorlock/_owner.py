@@ -52,10 +52,9 @@ class Caller:
 
 def _task() -> Any:
     """The task that runs in this thread; outside of any task the loop that runs; `None` where none does."""
-    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    asyncio: Any = sys.modules.get("asyncio")
+    running = getattr(asyncio, "_get_running_loop", None)
     if running is not None and (loop := running()) is not None:
-        import asyncio
-
         return asyncio.current_task(loop) or loop
     of_trio = getattr(sys.modules.get("trio"), "lowlevel", None)
     if of_trio is not None:

@@ -16,7 +16,7 @@ Starter: TypeAlias = Callable[[_native.Port, "asyncio.Future[Any]"], int]
 # Both weak: the loop's registration of the reader is what keeps a port. So nothing here outlives its loop, and a port
 # ends when its loop is closed or collected.
 _ports: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_native.Port]] = weakref.WeakKeyDictionary()
-# That of the loop that asked last: most programs have but one, and the table looks for it with each call.
+# The port of the loop that asked last: most programs have one loop, and each call would look for it in the table.
 _last: tuple[weakref.ref[asyncio.AbstractEventLoop], weakref.ref[_native.Port]] | None = None
 
 

@@ -128,7 +128,7 @@ _of_last_thread: Flow | None = None
 
 
 def _flow_of(caller: Caller) -> Flow:
-    """The flow of a caller. It never changes, and a thread that runs nothing else has but one: most threads make it once."""
+    """The flow of a caller. A flow never changes, so that of a thread without task and greenlet is used again."""
     global _of_last_thread
     if caller.task is not None or caller.greenlet is not None:
         return Flow(caller)

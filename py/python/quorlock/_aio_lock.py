@@ -114,7 +114,7 @@ class Lock(LockBase):
     """
 
     __slots__ = (
-        "__weakref__", "_core", "_kept", "_kept_by_name", "_later", "_name", "_named", "_place", "_reentrant", "_scopes", "_wait",
+        "__weakref__", "_kept", "_kept_by_name", "_later", "_made", "_name", "_named", "_reentrant", "_scopes", "_wait",
     )
 
     def __init__(

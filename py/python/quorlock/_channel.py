@@ -16,11 +16,15 @@ Starter: TypeAlias = Callable[[_native.Port, "asyncio.Future[Any]"], int]
 # Both weak: the loop's registration of the reader is what keeps a port. So nothing here outlives its loop, and a port
 # ends when its loop is closed or collected.
 _ports: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_native.Port]] = weakref.WeakKeyDictionary()
+# The port of the loop that asked last: most programs have one loop, and each call would look for it in the table.
+_last: tuple[weakref.ref[asyncio.AbstractEventLoop], weakref.ref[_native.Port]] | None = None
 
 
 def port_of(loop: asyncio.AbstractEventLoop) -> _native.Port:
     """The port of a loop, made when first needed."""
-    known = _ports.get(loop)
+    global _last
+    last = _last
+    known = last[1] if last is not None and last[0]() is loop else _ports.get(loop)
     port = known() if known is not None else None
     if port is None or not port.is_ours():
         port = _native.Port()
@@ -33,7 +37,9 @@ def port_of(loop: asyncio.AbstractEventLoop) -> _native.Port:
             sockets = port.sockets()
             if sockets is not None:
                 loop.add_reader(sockets, port.step)
-        _ports[loop] = weakref.ref(port)
+        _ports[loop] = known = weakref.ref(port)
+    if last is None or last[1] is not known:
+        _last = (weakref.ref(loop), weakref.ref(port))
     return port
 
 

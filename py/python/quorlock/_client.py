@@ -64,8 +64,8 @@ class LockBase(NotPickled):
 
     __slots__ = ()
 
-    _core: _native.Lock
-    _place: tuple[int, bytes]
+    # The native one, and its place; none before a client that is not used yet has made it.
+    _made: tuple[_native.Lock, tuple[int, bytes]] | None
     _later: Unmade | None
     _name: str
     _named: bool
@@ -77,16 +77,23 @@ class LockBase(NotPickled):
         later = core if isinstance(core, Unmade) else None
         # The slots are those of the classes that are made of this one.
         self._later, self._name, self._named, self._reentrant, self._wait = later, name, named, reentrant, wait  # type: ignore[misc]
-        if not isinstance(core, Unmade):
-            self._core, self._place = core, core.place()  # type: ignore[misc]
+        self._made = None if isinstance(core, Unmade) else (core, core.place())  # type: ignore[misc]
 
-    def __getattr__(self, name: str) -> Any:
-        # What its client makes of it when it is first used.
-        if name not in ("_core", "_place") or self._later is None:
-            raise AttributeError(name)
+    # Properties, for a class with `__getattr__` has each of its attributes and methods looked up slowly.
+    @property
+    def _core(self) -> _native.Lock:
+        return (self._made or self._used())[0]
+
+    @property
+    def _place(self) -> tuple[int, bytes]:
+        return (self._made or self._used())[1]
+
+    def _used(self) -> tuple[_native.Lock, tuple[int, bytes]]:
+        """What its client makes of it when it is first used."""
+        assert self._later is not None
         core = self._later.made()
-        self._core, self._place = core, core.place()  # type: ignore[misc]
-        return getattr(self, name)
+        made = self._made = (core, core.place())  # type: ignore[misc]
+        return made
 
     @property
     def name(self) -> str:

@@ -212,7 +212,8 @@ class _OfThread:
     def __init__(self) -> None:
         self._leases: list[weakref.ref[LeaseBase]] = []
         self._sweep_above = 64
-        self._refused: weakref.WeakKeyDictionary[Kept, list[Flow]] = weakref.WeakKeyDictionary()
+        # Made for the first call that was in vain, which few threads have.
+        self._refused: weakref.WeakKeyDictionary[Kept, list[Flow]] | None = None
 
     def has_acquired(self, lease: "LeaseBase") -> None:
         """The caller has acquired one, and keeps it."""
@@ -225,13 +226,15 @@ class _OfThread:
 
     def refused(self, kept: Kept, caller: Caller) -> None:
         """The caller has acquired none."""
+        if self._refused is None:
+            self._refused = weakref.WeakKeyDictionary()
         flows = self._refused.setdefault(kept, [])
         flows[:] = [flow for flow in flows if not (flow.is_of(caller) or flow.is_left_by_task(caller))]
         flows.append(Flow(caller))
 
     def was_refused(self, kept: Kept, caller: Caller) -> bool:
         """Whether that is so, once."""
-        flows = self._refused.get(kept, [])
+        flows: list[Flow] = [] if self._refused is None else self._refused.get(kept, [])
         for at, flow in enumerate(flows):
             if flow.is_of(caller):
                 del flows[at]

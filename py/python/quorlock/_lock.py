@@ -120,7 +120,7 @@ class Lock(LockBase, Scoped):
     warning in the log.
     """
 
-    __slots__ = ("__weakref__", "_core", "_kept", "_later", "_name", "_named", "_place", "_reentrant", "_wait")
+    __slots__ = ("__weakref__", "_kept", "_later", "_made", "_name", "_named", "_reentrant", "_wait")
 
     def __init__(
         self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit = UNSET

@@ -182,7 +182,7 @@ def call_options(blocking: bool, timeout: Limit, wait: Limit, label: str | Unset
     if timeout == -1:
         timeout = None if blocking else UNSET
     if blocking and timeout is UNSET and wait is UNSET:
-        return given(label=label)
+        return {} if label is UNSET else {"label": label}
     if timeout is not UNSET and wait is not UNSET:
         raise InvalidArgumentError("timeout is another word for wait: give one of them")
     # In the word that was given.

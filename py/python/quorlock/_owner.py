@@ -43,18 +43,18 @@ class Caller:
     __slots__ = ("greenlet", "task", "thread")
 
     def __init__(self) -> None:
+        # A program that uses none of them pays for none: what is not imported does not run.
+        known = sys.modules
         self.thread: Final = _native._thread()
-        self.task: Final = _task()
-        self.greenlet: Final = _greenlet()
+        self.task: Final = _task() if "asyncio" in known or "trio" in known else None
+        self.greenlet: Final = _greenlet() if "greenlet" in known else None
 
 
 def _task() -> Any:
     """The task that runs in this thread; outside of any task the loop that runs; `None` where none does."""
-    # A program that uses none of them pays for none: what is not imported does not run.
-    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    asyncio: Any = sys.modules.get("asyncio")
+    running = getattr(asyncio, "_get_running_loop", None)
     if running is not None and (loop := running()) is not None:
-        import asyncio
-
         return asyncio.current_task(loop) or loop
     of_trio = getattr(sys.modules.get("trio"), "lowlevel", None)
     if of_trio is not None:
@@ -121,6 +121,21 @@ class Flow:
         task = self._task()
         done = getattr(task, "done", None)
         return task is None or (done is not None and bool(done()))
+
+
+# That of the thread that was the last to enter outside of any task and greenlet.
+_of_last_thread: Flow | None = None
+
+
+def _flow_of(caller: Caller) -> Flow:
+    """The flow of a caller. A flow never changes, so that of a thread without task and greenlet is used again."""
+    global _of_last_thread
+    if caller.task is not None or caller.greenlet is not None:
+        return Flow(caller)
+    known = _of_last_thread
+    if known is None or known.thread != caller.thread:
+        known = _of_last_thread = Flow(caller)
+    return known
 
 
 # Which piece of work a context is of, and in which thread.
@@ -244,7 +259,7 @@ class Hold:
         self.owner: Final = owner
         self.reentrant: Final = reentrant
         self.by_hand: Final = by_hand
-        self.flow: Final = Flow(caller)
+        self.flow: Final = _flow_of(caller)
         # Those of its leases that have not been released, by their `id`. The core knows it only when a release has begun there,
         # which may be in another thread.
         self.handles: Final[set[int]] = set()
@@ -363,7 +378,7 @@ def check_wait(hold: Hold, caller: Caller, name: str, named: bool) -> WaitFields
     # Where an owner has a name it may be the same.
     if hold.handles or (named and hold.lock.holds(hold.owner) is not None):
         return None
-    own = scope_of(hold.key, caller)
+    own = None if _newest_mark.get() is None else scope_of(hold.key, caller)
     if own is not None and _keeps_out(own, hold.lock):
         raise _of_our_own(own, hold.by_hand, name)
     other = _in_the_way(hold.lock, hold.key)

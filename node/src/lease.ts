@@ -3,7 +3,7 @@
 import { AsyncResource } from "node:async_hooks";
 import { inspect } from "node:util";
 
-import type { Failure } from "./binding.js";
+import type { Failure, Left } from "./binding.js";
 import { lost, released } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, look, toError } from "./errors.js";
@@ -11,7 +11,7 @@ import { throwIfLost, type Held } from "./held.js";
 import { shown, warn } from "./log.js";
 import type { LossReason } from "./loss.js";
 import { releaseOptions, type Name, type ReleaseOptions } from "./options.js";
-import { begin, port, tell, told, valueOf } from "./port.js";
+import { begin, beginRelease, port, tell, told, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
 
@@ -129,6 +129,8 @@ export class Lease implements Held {
   /** If it is listened to: the async context that it was acquired in, for the listeners. */
   #context: AsyncResource | undefined;
   #isGivenBack = false;
+  /** Whether subscribers have heard of its release. */
+  #isTold = false;
   /** What is left of it after its release: the core has forgotten it then. */
   #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null; slot: number | null } | undefined;
 
@@ -339,30 +341,33 @@ export class Lease implements Held {
   async #release(options?: ReleaseOptions): Promise<boolean> {
     const { confirm } = options === undefined ? {} : look(this.release, () => releaseOptions(options));
     if (this.#over !== undefined) return false;
-    if (!checked(port.waits(this.#number, confirm), this.release)) {
-      const held = checked(port.releaseUnconfirmed(this.#number), this.release);
-      this.#end();
-      return held;
-    }
+    const begun = beginRelease(
+      (port, number) => checked(port.release(number, this.#number, confirm), this.release),
+      (left) => this.#letGo(left),
+    );
     this.#isGivenBack = true;
-    const outcome = await begin<boolean>(null, (port, number) => port.release(number, this.#number));
-    const held = valueOf(outcome, this.release);
+    const held = typeof begun === "boolean" ? begun : valueOf(await begun, this.release);
     this.#end();
     return held;
   }
 
   /** Gives back what it takes up: that is not left to the collector, to which a lease looks small. */
   #end(): void {
-    if (this.#over !== undefined) return;
-    const [token, fence, loss, error, slot] = checked(port.end(this.#number));
+    if (this.#over === undefined) this.#letGo(checked(port.end(this.#number)));
+    if (this.#isTold) return;
+    this.#isTold = true;
+    if (released.hasSubscribers) {
+      released.publish({ lease: this, name: this.name, lossReason: this.#over!.loss } satisfies ReleasedMessage);
+    }
+  }
+
+  /** The core has forgotten it, but for this. Runs no code of the program. */
+  #letGo([token, fence, loss, error, slot]: Left): void {
     this.#over = { token, fence, loss: loss as LossReason | null, error, slot };
     this.#isGivenBack = true;
     live.delete(this.#number);
     collected.unregister(this);
     letGo(this.#keeper, this);
-    if (released.hasSubscribers) {
-      released.publish({ lease: this, name: this.name, lossReason: this.#over.loss } satisfies ReleasedMessage);
-    }
   }
 
   #lostError(): Failure | null {

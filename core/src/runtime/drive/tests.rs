@@ -30,7 +30,7 @@ fn echo() -> (Arc<Echo>, ThreadId) {
         state: Mutex::default(),
     });
     let served = echo.clone();
-    driver.handle().spawn(async move {
+    let serves = async move {
         poll_fn(|cx| {
             let mut state = lock(&served.state);
             let requests = std::mem::take(&mut state.0);
@@ -46,7 +46,8 @@ fn echo() -> (Arc<Echo>, ThreadId) {
             waiting
         })
         .await;
-    });
+    };
+    driver.spawn(Box::pin(serves), OrphanPolicy::Ends);
     until(driver, |_| {
         let mut state = lock(&echo.state);
         let waits = state.1.take();
@@ -341,13 +342,14 @@ fn reader(driver: &'static Driver) -> (std::os::unix::net::UnixStream, mpsc::Rec
     theirs.set_nonblocking(true).unwrap();
     driver.sockets.watch(&(&theirs).into());
     let (tell, told) = mpsc::channel();
-    driver.handle().spawn(async move {
+    let reads = async move {
         let mut stream = tokio::net::UnixStream::from_std(theirs).unwrap();
         tell.send(thread::current().id()).unwrap();
         while stream.read_u8().await.is_ok() {
             tell.send(thread::current().id()).unwrap();
         }
-    });
+    };
+    driver.spawn(Box::pin(reads), OrphanPolicy::Ends);
     driver.notice();
     told.recv_timeout(Duration::from_secs(10)).unwrap();
     (ours, told)

@@ -8,7 +8,7 @@ import { lost, released } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, look, toError } from "./errors.js";
 import { throwIfLost, type Held } from "./held.js";
-import { shown, warn } from "./log.js";
+import { Keeper, lossOf } from "./keeper.js";
 import type { LossReason } from "./loss.js";
 import { releaseOptions, type Name, type ReleaseOptions } from "./options.js";
 import { begin, beginRelease, port, tell, told, valueOf } from "./port.js";
@@ -38,48 +38,8 @@ export interface ReleasedMessage {
   readonly lossReason: LossReason | null;
 }
 
-/** What the leases of a lock share. It keeps them alive until they are released. */
-export interface Keeper {
-  readonly name: Name;
-  /** Their client, as far as they know it: whom they tell of a loss. */
-  readonly client: { emit(event: "lost", loss: Loss): boolean; listenerCount(event: "lost"): number };
-  /** Nearly always there is one at most, and a set of one is larger than the lease. */
-  kept: Lease | Set<Lease> | undefined;
-}
-
-export function keptBy(keeper: Keeper): Lease[] {
-  const { kept } = keeper;
-  return kept instanceof Set ? [...kept] : kept === undefined ? [] : [kept];
-}
-
-function keep(keeper: Keeper, lease: Lease): void {
-  const { kept } = keeper;
-  if (kept === undefined) keeper.kept = lease;
-  else if (kept instanceof Set) kept.add(lease);
-  else keeper.kept = new Set([kept, lease]);
-}
-
-function letGo(keeper: Keeper, lease: Lease): void {
-  if (keeper.kept instanceof Set) keeper.kept.delete(lease);
-  else if (keeper.kept === lease) keeper.kept = undefined;
-}
-
 const NOT_OWNER = 6;
 
-/** By the number of the operation that won them, for the time they are held. */
-const live = new Map<number, WeakRef<Lease>>();
-/** Releases a lease that was collected, and tells that the program has forgotten it. */
-const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ number, name }) => {
-  // Without it its loss has been reported.
-  const isNews = live.delete(number);
-  const loss = lossOf(number);
-  if (isNews && (loss !== null || port.isHeld(number) === true)) {
-    const when = loss === null ? "while it was held, and is released" : `after it was lost (${loss}), which nobody heard of`;
-    const template = "the lease of '{lock}' was collected {when}: keep it, or its lock, for as long as the lock is needed, and release it then";
-    warn("collected", template, { lock: shown(name), when });
-  }
-  port.forget(number);
-});
 /** Work that has the signal of a lease relies on the lease, and may have nothing else of it. */
 const leases = new WeakMap<AbortSignal, Lease>();
 
@@ -91,11 +51,6 @@ function readName(number: number): Name {
   const bytes = checked(port.name(number)) as Buffer;
   const text = bytes.toString();
   return Buffer.from(text).equals(bytes) ? text : bytes;
-}
-
-function lossOf(number: number): LossReason | null {
-  const reason = checked(port.loss(number));
-  return reason === "" ? null : (reason as LossReason);
 }
 
 /** Makes a lease. Not part of the API. */
@@ -139,15 +94,13 @@ export class Lease implements Held {
     this.name = keeper.name;
     this.#number = number;
     this.#keeper = keeper;
-    live.set(number, new WeakRef(this));
-    collected.register(this, { number, name: this.name }, this);
-    keep(keeper, this);
+    keeper.keep(number, this);
     if (keeper.client.listenerCount("lost") > 0) this.#inContext();
   }
 
   static {
     newLease = (number, keeper) => new Lease(number, keeper);
-    adoptedLease = (number, client) => new Lease(number, { name: readName(number), client, kept: undefined });
+    adoptedLease = (number, client) => new Lease(number, new Keeper(readName(number), client));
     isGivenBack = (lease) => lease.#isGivenBack;
     giveBack = (lease) => {
       lease.#isGivenBack = true;
@@ -164,7 +117,7 @@ export class Lease implements Held {
       lease.#loss!.abort(reason);
     };
     told.lost = (number, putOff) => {
-      const lease = live.get(number)?.deref();
+      const lease = Keeper.toBeTold(number);
       if (lease !== undefined) lease.#tell();
       // Won and lost at once: the call that acquires learns of the first in this turn, and there is a lease then.
       else if (!putOff) port.putOff(number);
@@ -365,9 +318,7 @@ export class Lease implements Held {
   #letGo([token, fence, loss, error, slot]: Left): void {
     this.#over = { token, fence, loss: loss as LossReason | null, error, slot };
     this.#isGivenBack = true;
-    live.delete(this.#number);
-    collected.unregister(this);
-    letGo(this.#keeper, this);
+    this.#keeper.letGo(this.#number);
   }
 
   #lostError(): Failure | null {
@@ -396,7 +347,7 @@ export class Lease implements Held {
     const reason = this.lossReason;
     const failure = this.#lostError();
     if (reason === null || failure === null) return;
-    live.delete(this.#number);
+    Keeper.isTold(this.#number);
     const error = toError(failure);
     const listeners = () => {
       first.get(this)?.();

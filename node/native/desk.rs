@@ -77,7 +77,11 @@ impl Desk {
     /// The environment stays alive until as many calls with false have come.
     pub(crate) fn stay(&self, stays: bool) {
         let others = self.stays.get();
-        self.stays.set(if stays { others + 1 } else { others.saturating_sub(1) });
+        self.stays.set(if stays {
+            others + 1
+        } else {
+            others.saturating_sub(1)
+        });
         self.keep();
     }
 

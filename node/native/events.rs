@@ -1,8 +1,10 @@
 //! Events as JavaScript takes them: all that a port hands over stands here, so that the port knows none of it.
 
+use std::ptr::null_mut;
+
 use napi::Env;
-use napi::bindgen_prelude::{Array, Null, ToNapiValue, Unknown};
-use napi::sys::napi_value;
+use napi::bindgen_prelude::{Array, JsValue, Null, ToNapiValue, Unknown};
+use napi::sys::{self, napi_value};
 use napi_derive::napi;
 use quorlock::LossReason;
 
@@ -22,13 +24,37 @@ const LOST: u32 = 2;
 const LOG: u32 = 3;
 const ENDED: u32 = 4;
 
+/// With more values than this the function that takes them is given an array: arguments take up the stack.
+const MOST: usize = 1024;
+
 #[napi]
 impl Port {
-    /// All that has happened since the last call, as [`values`] lays it out.
+    /// Has the ring take all that has happened since the last call: see [`arguments`].
     #[napi(catch_unwind)]
-    pub fn take<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
-        array(env, values(env, self.desk.news())?)
+    pub fn take(&self, env: &Env) -> napi::Result<()> {
+        let ring = self.ring.borrow_back(env)?;
+        let news = arguments(env, self.desk.news())?;
+        if news.is_empty() {
+            return Ok(());
+        }
+        let (mut this, mut given) = (null_mut(), null_mut());
+        // SAFETY: all of it is of this environment and of the call under way.
+        let status = unsafe {
+            sys::napi_get_undefined(env.raw(), &mut this);
+            let (count, first) = (news.len(), news.as_ptr());
+            sys::napi_call_function(env.raw(), this, ring.raw(), count, first, &mut given)
+        };
+        napi::check_status!(status)
     }
+}
+
+/// What the ring is called with: [`values`], or one array of them where they are many. Elements of an array cost more.
+pub(crate) fn arguments(env: &Env, events: Vec<Event>) -> napi::Result<Vec<napi_value>> {
+    let news = values(env, events)?;
+    if news.len() <= MOST {
+        return Ok(news);
+    }
+    Ok(vec![array(env, news)?.raw()])
 }
 
 /// An array of these.
@@ -36,7 +62,9 @@ pub(crate) fn array(env: &Env, values: Vec<napi_value>) -> napi::Result<Array<'_
     let mut all = env.create_array(values.len() as u32)?;
     for (i, value) in values.into_iter().enumerate() {
         // SAFETY: it is of this environment and of the call under way.
-        all.set(i as u32, unsafe { Unknown::from_raw_unchecked(env.raw(), value) })?;
+        all.set(i as u32, unsafe {
+            Unknown::from_raw_unchecked(env.raw(), value)
+        })?;
     }
     Ok(all)
 }

@@ -48,7 +48,7 @@ fn close(clients: &Clients) {
 pub struct Port {
     pub(crate) desk: Rc<Desk>,
     /// What takes what is queued.
-    ring: FunctionRef<(), ()>,
+    pub(crate) ring: FunctionRef<(), ()>,
     turn: CallBatch,
     /// Whether the host is Node itself, whose event loop is libuv's.
     is_node: bool,

@@ -45,20 +45,16 @@ mod libuv {
     use std::rc::Rc;
     use std::sync::OnceLock;
 
-    use napi::bindgen_prelude::JsValue;
     use napi::{Env, JsError, sys};
     use quorlock::binding::{Steps, caught};
 
     use crate::desk::Desk;
-    use crate::events::{array, values};
+    use crate::events::arguments;
 
     /// `UV_POLL` of `uv_handle_type`.
     const POLL: c_int = 8;
     /// `UV_READABLE` of `uv_poll_event`.
     const READABLE: c_int = 1;
-
-    /// With more values than this the function is given an array: arguments take up the stack.
-    const MOST: usize = 1024;
 
     type Handle = *mut c_void;
     type OnPoll = extern "C" fn(Handle, c_int, c_int);
@@ -110,6 +106,8 @@ mod libuv {
     struct Watch {
         uv: &'static Uv,
         steps: Steps,
+        /// Whether the last step has brought nothing.
+        idle: bool,
         desk: Rc<Desk>,
         ring: Ring,
         handle: Handle,
@@ -189,12 +187,7 @@ mod libuv {
             desk: &Desk,
         ) -> bool {
             let env = Env::from_raw(self.env);
-            let news = values(&env, desk.news()).and_then(|news| {
-                if news.len() <= MOST {
-                    return Ok(news);
-                }
-                Ok(vec![JsValue::raw(&array(&env, news)?)])
-            });
+            let news = arguments(&env, desk.news());
             // SAFETY: as above.
             unsafe {
                 let (env, none) = (self.env, null_mut());
@@ -205,6 +198,9 @@ mod libuv {
                         return true;
                     }
                 };
+                if news.is_empty() {
+                    return true;
+                }
                 let (count, first) = (news.len(), news.as_ptr());
                 match sys::napi_make_callback(
                     env,
@@ -284,6 +280,7 @@ mod libuv {
         let watch = Box::into_raw(Box::new(Watch {
             uv,
             steps,
+            idle: false,
             desk: desk.clone(),
             ring,
             handle,
@@ -313,9 +310,16 @@ mod libuv {
             let (steps, desk, ring) =
                 unsafe { ((*watch).steps, (*watch).desk.clone(), (*watch).ring) };
             desk.queue.attend();
+            // SAFETY: as above.
+            if unsafe { (*watch).idle } {
+                steps.has_heard();
+            }
             let _ = caught(|| steps.step(Vec::new()));
+            let any = desk.queue.attended();
+            // SAFETY: as above.
+            unsafe { (*watch).idle = !any };
             // SAFETY: this is the thread of the environment, and its loop calls.
-            if desk.queue.attended() && !unsafe { ring.call(&desk) } {
+            if any && !unsafe { ring.call(&desk) } {
                 desk.queue.ring();
             }
         });

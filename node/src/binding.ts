@@ -15,7 +15,8 @@ export interface Failure {
 export type Left = readonly [string, number | null, string | null, Failure | null, number | null];
 
 export interface NativePort {
-  take(): unknown[];
+  /** Calls the ring with what there is. */
+  take(): void;
   submit(): Failure | null;
   cancel(number: number, numbers: number): Failure | null;
   /** Tells of the loss of a lease once more, when the microtasks of this turn are done. */

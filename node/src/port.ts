@@ -43,8 +43,13 @@ export const told = {
 const isNode = !("bun" in process.versions) && !("deno" in process.versions);
 
 export const port: NativePort = new native.Port((...given: unknown[]) => {
-  // As arguments, as an array where they are many, or to be taken.
-  const news = given.length > 1 ? given : ((given[0] as unknown[] | undefined) ?? port.take());
+  if (given.length === 0) {
+    // Rung from another thread: it is called with what there is.
+    port.take();
+    return;
+  }
+  // Where they are many they come as an array.
+  const news = given.length === 1 ? (given[0] as unknown[]) : given;
   for (let i = 0; i < news.length; i += 3) {
     const [what, number, value] = [news[i], news[i + 1] as number, news[i + 2]];
     if (what === DONE) settle(number, value, null);

@@ -367,6 +367,33 @@ fn is_told(driver: &Driver, milliseconds: i32) -> bool {
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
 }
 
+#[test]
+fn a_step_leaves_what_does_not_rest_to_the_runtime() {
+    let (echo, _) = echo();
+    let (tell, told) = mpsc::channel();
+    let call = async move {
+        let mut left = 10 * STEP;
+        poll_fn(|cx| {
+            left -= 1;
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        tell.send(()).unwrap();
+    };
+    let mut calls: Vec<Call> = vec![Box::pin(call)];
+    // Others may still need the I/O.
+    while let Err(back) = echo.driver.step(calls) {
+        calls = back;
+        thread::yield_now();
+    }
+    assert!(told.try_recv().is_err() && LISTED.take().is_none());
+    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(()));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {

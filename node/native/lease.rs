@@ -6,8 +6,9 @@ use std::sync::Arc;
 use napi::bindgen_prelude::{Array, Buffer};
 use napi::{Either, Env};
 use napi_derive::napi;
-use quorlock::{Error, ErrorKind, Lease as Core, LossReason};
+use quorlock::{Error, ErrorKind, Lease as Core};
 
+use crate::events::{array, left};
 use crate::failure::{Failure, entry};
 use crate::options::{limit, time};
 use crate::port::Port;
@@ -21,8 +22,12 @@ impl Port {
     fn lease(&self, lease: i64) -> Result<Arc<Core>, Error> {
         let leases = self.leases();
         let found = leases.get(&lease).map(|lease| lease.core.clone());
-        found.ok_or_else(|| Error::from_binding(ErrorKind::Internal, "there is no such lease"))
+        found.ok_or_else(unknown)
     }
+}
+
+fn unknown() -> Error {
+    Error::from_binding(ErrorKind::Internal, "there is no such lease")
 }
 
 #[napi]
@@ -142,62 +147,40 @@ impl Port {
         })
     }
 
-    /// Whether a release waits for the nodes, where its caller says `confirm`, or nothing. Fails where it
-    /// has to wait, and is not to.
+    /// Releases it, and lets go of it when that is over. Where it does not wait for the nodes, it is released at once: whether it was
+    /// held. Fails where it has to wait, and `confirm` says that it is not to.
     #[napi(catch_unwind)]
-    pub fn waits(&self, lease: i64, confirm: Option<bool>) -> Either<bool, Failure> {
-        entry(|| self.lease(lease)?.waits(confirm))
-    }
-
-    /// Releases it.
-    #[napi(catch_unwind)]
-    pub fn release(&self, number: i64, lease: i64) -> Option<Failure> {
-        self.begin(number, false, self.lease(lease), |core| async move {
-            core.release_confirmed().await.map(Value::Flag)
+    pub fn release(
+        &self,
+        number: i64,
+        lease: i64,
+        confirm: Option<bool>,
+    ) -> Either<Option<bool>, Failure> {
+        entry(|| {
+            let core = self.lease(lease)?;
+            if !core.waits(confirm)? {
+                return Ok(Some(core.release_in_loop(self.drives())));
+            }
+            let released = async move {
+                let held = core.release_confirmed().await?;
+                Ok(Value::Released(lease, held))
+            };
+            self.go(number, false, released).map(|()| None)
         })
     }
 
-    /// Releases it without waiting for the nodes.
-    #[napi(catch_unwind)]
-    pub fn release_unconfirmed(&self, lease: i64) -> Either<bool, Failure> {
-        entry(|| Ok(self.lease(lease)?.release_in_loop(self.drives())))
-    }
-
-    /// Lets go of a lease that has been released. Returns what is left of it, in one
-    /// call: token, fence, reason and error of the loss, and its slot.
+    /// Lets go of a lease that is over. Returns what is left of it, as [`left`] lays it out.
     #[napi(catch_unwind)]
     pub fn end<'env>(
         &self,
         env: &'env Env,
         lease: i64,
     ) -> napi::Result<Either<Array<'env>, Failure>> {
-        let left = entry(|| {
-            let core = self.lease(lease)?;
-            let loss = core.loss();
-            let error = loss.map(|_| Failure::from(core.lost_error()));
-            let left = (
-                core.token().to_owned(),
-                fence(&core),
-                loss,
-                error,
-                core.slot(),
-            );
-            let forgotten = self.leases().remove(&lease);
-            // Not within the table's lock: it takes others.
-            drop(forgotten);
-            Ok(left)
-        });
-        let (token, fence, loss, error, slot) = match left {
-            Either::A(left) => left,
-            Either::B(failure) => return Ok(Either::B(failure)),
-        };
-        let mut left = env.create_array(5)?;
-        left.set(0, token)?;
-        left.set(1, fence)?;
-        left.set(2, loss.map(LossReason::as_str))?;
-        left.set(3, error)?;
-        left.set(4, slot)?;
-        Ok(Either::A(left))
+        let ended = entry(|| self.desk.end(lease).ok_or_else(unknown));
+        Ok(match ended {
+            Either::A(ended) => Either::A(array(env, left(env, ended)?.into())?),
+            Either::B(failure) => Either::B(failure),
+        })
     }
 
     /// Lets go of a lease that JavaScript has no more.

@@ -11,6 +11,7 @@
 )]
 
 pub mod client;
+mod desk;
 mod election;
 mod events;
 mod failure;

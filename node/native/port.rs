@@ -4,32 +4,25 @@
 //! together, so that their requests leave together; an operation that is alone is begun on the
 //! thread of the loop (see [`sockets`]). What has completed is queued;
 //! the first rings the bell, and JavaScript takes all there is in one call and
-//! settles its promises. While operations are awaited, and only then, the bell keeps the
-//! environment alive: renewal must not.
+//! settles its promises.
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Waker};
 
 use napi::bindgen_prelude::{Function, FunctionRef, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
-use napi::{Either, Env, sys};
+use napi::{Env, sys};
 use napi_derive::napi;
-use quorlock::binding::{CallBatch, Revocation, Steps, Task, call, caught, lock, spawn};
-use quorlock::{Client, Error, Lease, Lost};
+use quorlock::binding::{CallBatch, Steps, Task, call, caught, lock, spawn};
+use quorlock::{Client, Error};
 
-use crate::failure::{Failure, checked, entry};
-use crate::queue::{Bell, Event, Queue, Value, WonLeases};
+use crate::desk::{Desk, HeldLease};
+use crate::failure::{Failure, checked};
+use crate::queue::{Bell, Event, Queue, Value};
 use crate::{sink, sockets};
-
-/// A lease that JavaScript holds. Dropped, it is released in the background; one of
-/// several when those are dropped, too.
-pub(crate) struct HeldLease {
-    pub(crate) core: Arc<Lease>,
-    /// Rings at the loss, as long as it lives.
-    _lost: Lost,
-}
 
 /// The clients of an environment, as long as they are in use.
 type Clients = Arc<Mutex<Vec<Weak<Client>>>>;
@@ -53,20 +46,15 @@ fn close(clients: &Clients) {
 /// The channel of one environment.
 #[napi]
 pub struct Port {
-    queue: Arc<Queue>,
-    bell: Arc<Bell>,
+    pub(crate) desk: Rc<Desk>,
     /// What takes what is queued.
-    ring: FunctionRef<(), ()>,
-    /// The operations under way, with what ends them if they can be revoked.
-    running: Mutex<HashMap<i64, Option<Revocation>>>,
+    pub(crate) ring: FunctionRef<(), ()>,
     turn: CallBatch,
     /// Whether the host is Node itself, whose event loop is libuv's.
     is_node: bool,
     clients: Clients,
     /// How the loop drives the I/O itself.
     steps: OnceLock<Option<Steps>>,
-    /// What JavaScript holds, by the number of the operation that won it.
-    leases: Mutex<HashMap<i64, HeldLease>>,
 }
 
 #[napi]
@@ -87,7 +75,7 @@ impl Port {
             .build_threadsafe_function()
             .weak::<true>()
             .build_callback(|_| Ok(()))?;
-        let bell = Arc::new(bell);
+        let bell: Arc<Bell> = Arc::new(bell);
         let ring = bell.clone();
         // A bell that is gone belongs to an environment that is gone.
         let queue = Arc::new(Queue::new(move || {
@@ -95,15 +83,12 @@ impl Port {
         }));
         sink::listen(&queue);
         Ok(Port {
-            queue,
-            bell,
+            desk: Rc::new(Desk::new(env.raw(), bell, queue)),
             ring: called,
-            running: Mutex::default(),
             turn: CallBatch::default(),
             is_node,
             clients,
             steps: OnceLock::new(),
-            leases: Mutex::default(),
         })
     }
 
@@ -112,23 +97,22 @@ impl Port {
     pub fn submit(&self, env: &Env) -> Option<Failure> {
         // Not before: a program that only loads the package needs no thread for I/O.
         let watched = || match self.ring.borrow_back(env) {
-            Ok(ring) if self.is_node => sockets::watched(&ring, env, &self.queue),
+            Ok(ring) if self.is_node => sockets::watched(&ring, env, &self.desk),
             _ => None,
         };
         let steps = self.steps.get_or_init(watched);
         checked(|| match steps {
-            Some(steps) if lock(&self.running).len() == 1 => self.turn.end_alone(steps),
+            Some(steps) if self.desk.running() == 1 => self.turn.end_alone(steps),
             _ => self.turn.end(),
         })
     }
 
     /// Ends an operation that is awaited no more, and has this many numbers; what it has won is
-    /// released, also where that was [taken](Port::news) already and JavaScript has yet to hear of it.
+    /// released, also where that was [taken](Desk::news) already and JavaScript has yet to hear of it.
     #[napi(catch_unwind)]
     pub fn cancel(&self, number: i64, numbers: i64) -> Option<Failure> {
         checked(|| {
-            let revoked = lock(&self.running).remove(&number);
-            drop(revoked);
+            self.desk.forget(number);
             let mut leases = self.leases();
             let numbers = number..number.saturating_add(numbers);
             let won: Vec<HeldLease> = numbers.filter_map(|at| leases.remove(&at)).collect();
@@ -144,7 +128,7 @@ impl Port {
     /// Reports a loss once more, when the microtasks of this turn are done.
     #[napi(catch_unwind)]
     pub fn put_off(&self, number: i64) {
-        self.queue.push(Event::Lost(number, true));
+        self.desk.queue.push(Event::Lost(number, true));
     }
 
     /// Has the environment treat what a listener threw as an uncaught exception, and
@@ -155,90 +139,17 @@ impl Port {
         unsafe { sys::napi_fatal_exception(env.raw(), thrown.raw()) };
     }
 
-    /// Whether to keep the environment alive.
+    /// The environment stays alive until this is called once more, with false.
     #[napi(catch_unwind)]
-    pub fn keep(&self, env: &Env, alive: bool) -> Either<bool, Failure> {
-        entry(|| {
-            let bell = self.bell.raw();
-            // SAFETY: the port keeps the function from being freed, and this is
-            // the thread of its environment.
-            let status = unsafe {
-                if alive {
-                    sys::napi_ref_threadsafe_function(env.raw(), bell)
-                } else {
-                    sys::napi_unref_threadsafe_function(env.raw(), bell)
-                }
-            };
-            Ok(status == sys::Status::napi_ok)
-        })
+    pub fn stay(&self, stays: bool) {
+        self.desk.stay(stays);
     }
 }
 
 impl Port {
-    /// All that has happened since the last call. What has been won is held for JavaScript from here on.
-    pub(crate) fn news(&self) -> Vec<Event> {
-        let mut events = self.queue.take();
-        events.retain_mut(|event| match event {
-            Event::Done(number, done) => {
-                // An operation without a number was given up, and the lease that it has won is
-                // dropped here.
-                let is_awaited = lock(&self.running).remove(number).is_some();
-                if is_awaited {
-                    match done {
-                        Ok(Value::Lease(lease)) => {
-                            let lease = lease.take();
-                            *done = self.won(*number, lease).map(Value::Flag);
-                        }
-                        Ok(Value::Leases(won)) => {
-                            let won = won.take();
-                            *done = self.won_all(*number, won);
-                        }
-                        _ => {}
-                    }
-                }
-                is_awaited
-            }
-            _ => true,
-        });
-        events
-    }
-
-    /// Keeps what an operation has won, if JavaScript takes it in time: that may have
-    /// been busy for longer than the ttl. Returns whether it has won anything.
-    fn won(&self, number: i64, lease: Option<Lease>) -> Result<bool, Error> {
-        let Some(lease) = lease else {
-            return Ok(false);
-        };
-        self.hold(number, Arc::new(lease.delivered()?));
-        Ok(true)
-    }
-
-    /// The same for leases that were won together.
-    fn won_all(&self, number: i64, won: Option<WonLeases>) -> Result<Value, Error> {
-        let Some(WonLeases { leases, names }) = won else {
-            return Ok(Value::Nothing);
-        };
-        let leases = leases.delivered()?;
-        let place = |lease: &Arc<Lease>| names.iter().position(|name| name == lease.name());
-        // Each is of one of them.
-        let places: Vec<usize> = leases.parts().iter().filter_map(place).collect();
-        for (lease, place) in leases.parts().iter().zip(&places) {
-            self.hold(number + *place as i64, lease.clone());
-        }
-        let places = places.into_iter().map(|place| place as u32).collect();
-        Ok(Value::Kept(leases, places))
-    }
-
-    fn hold(&self, number: i64, core: Arc<Lease>) {
-        let queue = self.queue.clone();
-        let lost = core.bell(move || queue.push(Event::Lost(number, false)));
-        self.leases()
-            .insert(number, HeldLease { core, _lost: lost });
-    }
-
     /// Whether the loop drives what it sends itself: it has no operation under way.
     pub(crate) fn drives(&self) -> bool {
-        matches!(self.steps.get(), Some(Some(_))) && lock(&self.running).is_empty()
+        matches!(self.steps.get(), Some(Some(_))) && self.desk.running() == 0
     }
 
     pub(crate) fn know(&self, client: &Arc<Client>) {
@@ -248,7 +159,7 @@ impl Port {
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, HeldLease>> {
-        lock(&self.leases)
+        self.desk.leases()
     }
 
     /// Has an operation carried out on the I/O thread, which does its part while
@@ -261,15 +172,24 @@ impl Port {
         revocable: bool,
         work: impl Future<Output = Result<Value, Error>> + Send + 'static,
     ) -> Option<Failure> {
-        checked(|| {
-            let queue = self.queue.clone();
-            let (work, revocation) = call(work, revocable, move |done| {
-                queue.push(Event::Done(number, done));
-            });
-            lock(&self.running).insert(number, revocation);
-            self.turn.begin();
-            self.turn.submit(work)
-        })
+        checked(|| self.go(number, revocable, work))
+    }
+
+    /// The same, within an [`entry`](crate::failure::entry).
+    pub(crate) fn go(
+        &self,
+        number: i64,
+        revocable: bool,
+        work: impl Future<Output = Result<Value, Error>> + Send + 'static,
+    ) -> Result<(), Error> {
+        let queue = self.desk.queue.clone();
+        let (work, revocation) = call(work, revocable, move |done| {
+            queue.push(Event::Done(number, done));
+        });
+        self.turn.begin();
+        self.turn.submit(work)?;
+        self.desk.expect(number, revocation);
+        Ok(())
     }
 }
 
@@ -294,10 +214,6 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let running = std::mem::take(&mut *lock(&self.running));
-        drop(running);
-        let leases = std::mem::take(&mut *self.leases());
-        drop(leases);
-        self.queue.close();
+        self.desk.close();
     }
 }

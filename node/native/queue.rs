@@ -8,6 +8,7 @@ use napi::threadsafe_function::ThreadsafeFunction;
 use quorlock::Error;
 use quorlock::binding::{Mailbox, lock};
 
+use crate::desk::Left;
 use crate::log::LogLine;
 
 /// Calls JavaScript from any thread; does not keep its event loop alive.
@@ -21,6 +22,10 @@ pub(crate) enum Value {
     Time(f64),
     Lease(Option<quorlock::Lease>),
     Leases(Option<WonLeases>),
+    /// The release of the lease of this number is over: whether it was held until then.
+    Released(i64, bool),
+    /// The same, when the desk has let go of the lease.
+    Ended(bool, Box<Left>),
     /// The same, when the port has them for JavaScript: and the place of each among the names
     /// of the call.
     Kept(quorlock::Leases, Vec<u32>),

@@ -7,12 +7,12 @@
 //! libuv is the host's, which need not have it: its functions are looked up at run time, and
 //! where one is missing the I/O thread does it all.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use napi::bindgen_prelude::Function;
 use quorlock::binding::Steps;
 
-use crate::queue::Queue;
+use crate::desk::Desk;
 
 /// Has the loop of this environment drive, and call `ring` where the queue has something then; `None`
 /// where it cannot.
@@ -20,20 +20,20 @@ use crate::queue::Queue;
 pub(crate) fn watched(
     ring: &Function<'_, (), ()>,
     env: &napi::Env,
-    queue: &Arc<Queue>,
+    desk: &Rc<Desk>,
 ) -> Option<Steps> {
     use napi::JsValue;
 
     // Without an I/O thread the call itself fails, and says why.
     let (steps, descriptor) = Steps::new().ok()??;
     // SAFETY: called by JavaScript, on the thread of the environment.
-    let watches = unsafe { libuv::watch(env.raw(), steps, descriptor, ring.raw(), queue) };
+    let watches = unsafe { libuv::watch(env.raw(), steps, descriptor, ring.raw(), desk) };
     watches.then_some(steps)
 }
 
 /// Has the loop of this environment drive; `None` where it cannot.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn watched(_: &Function<'_, (), ()>, _: &napi::Env, _: &Arc<Queue>) -> Option<Steps> {
+pub(crate) fn watched(_: &Function<'_, (), ()>, _: &napi::Env, _: &Rc<Desk>) -> Option<Steps> {
     None
 }
 
@@ -42,12 +42,14 @@ mod libuv {
     use std::ffi::{CStr, c_int, c_void};
     use std::mem::transmute_copy;
     use std::ptr::null_mut;
-    use std::sync::{Arc, OnceLock};
+    use std::rc::Rc;
+    use std::sync::OnceLock;
 
-    use napi::sys;
+    use napi::{Env, JsError, sys};
     use quorlock::binding::{Steps, caught};
 
-    use crate::queue::Queue;
+    use crate::desk::Desk;
+    use crate::events::arguments;
 
     /// `UV_POLL` of `uv_handle_type`.
     const POLL: c_int = 8;
@@ -104,7 +106,9 @@ mod libuv {
     struct Watch {
         uv: &'static Uv,
         steps: Steps,
-        queue: Arc<Queue>,
+        /// Whether the last step has brought nothing.
+        idle: bool,
+        desk: Rc<Desk>,
         ring: Ring,
         handle: Handle,
         /// Keeps the environment from ending before the handle is closed.
@@ -149,12 +153,12 @@ mod libuv {
             Some(ring)
         }
 
-        /// Calls it, with all that follows from what it settles; false where the environment cannot.
+        /// Calls it with what there is, and with all that follows from what it settles; false where the environment cannot.
         ///
         /// # Safety
         ///
         /// On the thread of the environment, which lives, and outside of JavaScript.
-        unsafe fn call(self) -> bool {
+        unsafe fn call(self, desk: &Desk) -> bool {
             let env = self.env;
             let (mut scope, mut function, mut global) = (null_mut(), null_mut(), null_mut());
             // SAFETY: as above; values live until the scope is closed.
@@ -167,29 +171,55 @@ mod libuv {
                     self.function,
                     &mut function,
                 )) && is_ok(sys::napi_get_global(env, &mut global));
-                let context = self.context;
-                let none = std::ptr::null();
-                let called = found
-                    && match sys::napi_make_callback(
-                        env,
-                        context,
-                        global,
-                        function,
-                        0,
-                        none,
-                        null_mut(),
-                    ) {
-                        sys::Status::napi_pending_exception => {
-                            let mut thrown = null_mut();
-                            if is_ok(sys::napi_get_and_clear_last_exception(env, &mut thrown)) {
-                                sys::napi_fatal_exception(env, thrown);
-                            }
-                            true
-                        }
-                        status => is_ok(status),
-                    };
+                let called = found && self.call_with(function, global, desk);
                 sys::napi_close_handle_scope(env, scope);
                 called
+            }
+        }
+
+        /// # Safety
+        ///
+        /// As of `call`, within a scope.
+        unsafe fn call_with(
+            self,
+            function: sys::napi_value,
+            global: sys::napi_value,
+            desk: &Desk,
+        ) -> bool {
+            let env = Env::from_raw(self.env);
+            let news = arguments(&env, desk.news());
+            // SAFETY: as above.
+            unsafe {
+                let (env, none) = (self.env, null_mut());
+                let news = match news {
+                    Ok(news) => news,
+                    Err(error) => {
+                        sys::napi_fatal_exception(env, JsError::from(error).into_value(env));
+                        return true;
+                    }
+                };
+                if news.is_empty() {
+                    return true;
+                }
+                let (count, first) = (news.len(), news.as_ptr());
+                match sys::napi_make_callback(
+                    env,
+                    self.context,
+                    global,
+                    function,
+                    count,
+                    first,
+                    none,
+                ) {
+                    sys::Status::napi_pending_exception => {
+                        let mut thrown = null_mut();
+                        if is_ok(sys::napi_get_and_clear_last_exception(env, &mut thrown)) {
+                            sys::napi_fatal_exception(env, thrown);
+                        }
+                        true
+                    }
+                    status => is_ok(status),
+                }
             }
         }
 
@@ -219,7 +249,7 @@ mod libuv {
         steps: Steps,
         descriptor: c_int,
         ring: sys::napi_value,
-        queue: &Arc<Queue>,
+        desk: &Rc<Desk>,
     ) -> bool {
         let Some(uv) = Uv::get() else {
             return false;
@@ -250,7 +280,8 @@ mod libuv {
         let watch = Box::into_raw(Box::new(Watch {
             uv,
             steps,
-            queue: queue.clone(),
+            idle: false,
+            desk: desk.clone(),
             ring,
             handle,
             hook: null_mut(),
@@ -276,13 +307,20 @@ mod libuv {
             };
             // What JavaScript does may end all that is watched.
             // SAFETY: as above.
-            let (steps, queue, ring) =
-                unsafe { ((*watch).steps, (*watch).queue.clone(), (*watch).ring) };
-            queue.attend();
+            let (steps, desk, ring) =
+                unsafe { ((*watch).steps, (*watch).desk.clone(), (*watch).ring) };
+            desk.queue.attend();
+            // SAFETY: as above.
+            if unsafe { (*watch).idle } {
+                steps.has_heard();
+            }
             let _ = caught(|| steps.step(Vec::new()));
+            let any = desk.queue.attended();
+            // SAFETY: as above.
+            unsafe { (*watch).idle = !any };
             // SAFETY: this is the thread of the environment, and its loop calls.
-            if queue.attended() && !unsafe { ring.call() } {
-                queue.ring();
+            if any && !unsafe { ring.call(&desk) } {
+                desk.queue.ring();
             }
         });
     }

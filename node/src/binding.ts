@@ -11,15 +11,20 @@ export interface Failure {
   readonly holder?: string | undefined;
 }
 
+/** What is left of a lease that is over: token, fence, reason and error of the loss, and its slot. */
+export type Left = readonly [string, number | null, string | null, Failure | null, number | null];
+
 export interface NativePort {
-  take(): unknown[];
+  /** Calls the ring with what there is. */
+  take(): void;
   submit(): Failure | null;
   cancel(number: number, numbers: number): Failure | null;
   /** Tells of the loss of a lease once more, when the microtasks of this turn are done. */
   putOff(number: number): void;
   /** An uncaught exception: what a listener threw. */
   uncaught(thrown: unknown): void;
-  keep(alive: boolean): boolean | Failure;
+  /** The environment stays alive until this is called once more, with false. */
+  stay(stays: boolean): void;
 
   // Leases, by the number of the operation that won them.
   isHeld(lease: number): boolean | Failure;
@@ -37,11 +42,10 @@ export interface NativePort {
   prepareExport(number: number, lease: number): Failure | null;
   export(lease: number): string | Failure;
   name(lease: number): Buffer | Failure;
-  waits(lease: number, confirm: boolean | undefined): boolean | Failure;
-  release(number: number, lease: number): Failure | null;
-  releaseUnconfirmed(lease: number): boolean | Failure;
-  /** Forgets it; what is left: token, fence, reason and error of the loss, and its slot. */
-  end(lease: number): [string, number | null, string | null, Failure | null, number | null] | Failure;
+  /** `null` where it waits for the nodes; where it does not, whether the lease was held. */
+  release(number: number, lease: number, confirm: boolean | undefined): boolean | null | Failure;
+  /** Forgets one that is over. */
+  end(lease: number): Left | Failure;
   forget(lease: number): boolean | Failure;
 }
 
@@ -218,7 +222,7 @@ export interface NativeLine {
 }
 
 export interface Native {
-  readonly Port: new (ring: () => void, isNode: boolean) => NativePort;
+  readonly Port: new (ring: (...news: unknown[]) => void, isNode: boolean) => NativePort;
   /** Different from every other without a name. */
   readonly Owner: new (name?: Uint8Array) => NativeOwner;
   readonly Failures: new () => NativeFailures;

@@ -3,15 +3,15 @@
 import { AsyncResource } from "node:async_hooks";
 import { inspect } from "node:util";
 
-import type { Failure } from "./binding.js";
+import type { Failure, Left } from "./binding.js";
 import { lost, released } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, look, toError } from "./errors.js";
 import { throwIfLost, type Held } from "./held.js";
-import { shown, warn } from "./log.js";
+import { Keeper, lossOf } from "./keeper.js";
 import type { LossReason } from "./loss.js";
 import { releaseOptions, type Name, type ReleaseOptions } from "./options.js";
-import { begin, port, tell, told, valueOf } from "./port.js";
+import { begin, beginRelease, port, tell, told, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
 
@@ -38,48 +38,8 @@ export interface ReleasedMessage {
   readonly lossReason: LossReason | null;
 }
 
-/** What the leases of a lock share. It keeps them alive until they are released. */
-export interface Keeper {
-  readonly name: Name;
-  /** Their client, as far as they know it: whom they tell of a loss. */
-  readonly client: { emit(event: "lost", loss: Loss): boolean; listenerCount(event: "lost"): number };
-  /** Nearly always there is one at most, and a set of one is larger than the lease. */
-  kept: Lease | Set<Lease> | undefined;
-}
-
-export function keptBy(keeper: Keeper): Lease[] {
-  const { kept } = keeper;
-  return kept instanceof Set ? [...kept] : kept === undefined ? [] : [kept];
-}
-
-function keep(keeper: Keeper, lease: Lease): void {
-  const { kept } = keeper;
-  if (kept === undefined) keeper.kept = lease;
-  else if (kept instanceof Set) kept.add(lease);
-  else keeper.kept = new Set([kept, lease]);
-}
-
-function letGo(keeper: Keeper, lease: Lease): void {
-  if (keeper.kept instanceof Set) keeper.kept.delete(lease);
-  else if (keeper.kept === lease) keeper.kept = undefined;
-}
-
 const NOT_OWNER = 6;
 
-/** By the number of the operation that won them, for the time they are held. */
-const live = new Map<number, WeakRef<Lease>>();
-/** Releases a lease that was collected, and tells that the program has forgotten it. */
-const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ number, name }) => {
-  // Without it its loss has been reported.
-  const isNews = live.delete(number);
-  const loss = lossOf(number);
-  if (isNews && (loss !== null || port.isHeld(number) === true)) {
-    const when = loss === null ? "while it was held, and is released" : `after it was lost (${loss}), which nobody heard of`;
-    const template = "the lease of '{lock}' was collected {when}: keep it, or its lock, for as long as the lock is needed, and release it then";
-    warn("collected", template, { lock: shown(name), when });
-  }
-  port.forget(number);
-});
 /** Work that has the signal of a lease relies on the lease, and may have nothing else of it. */
 const leases = new WeakMap<AbortSignal, Lease>();
 
@@ -91,11 +51,6 @@ function readName(number: number): Name {
   const bytes = checked(port.name(number)) as Buffer;
   const text = bytes.toString();
   return Buffer.from(text).equals(bytes) ? text : bytes;
-}
-
-function lossOf(number: number): LossReason | null {
-  const reason = checked(port.loss(number));
-  return reason === "" ? null : (reason as LossReason);
 }
 
 /** Makes a lease. Not part of the API. */
@@ -129,6 +84,8 @@ export class Lease implements Held {
   /** If it is listened to: the async context that it was acquired in, for the listeners. */
   #context: AsyncResource | undefined;
   #isGivenBack = false;
+  /** Whether subscribers have heard of its release. */
+  #isTold = false;
   /** What is left of it after its release: the core has forgotten it then. */
   #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null; slot: number | null } | undefined;
 
@@ -137,15 +94,13 @@ export class Lease implements Held {
     this.name = keeper.name;
     this.#number = number;
     this.#keeper = keeper;
-    live.set(number, new WeakRef(this));
-    collected.register(this, { number, name: this.name }, this);
-    keep(keeper, this);
+    keeper.keep(number, this);
     if (keeper.client.listenerCount("lost") > 0) this.#inContext();
   }
 
   static {
     newLease = (number, keeper) => new Lease(number, keeper);
-    adoptedLease = (number, client) => new Lease(number, { name: readName(number), client, kept: undefined });
+    adoptedLease = (number, client) => new Lease(number, new Keeper(readName(number), client));
     isGivenBack = (lease) => lease.#isGivenBack;
     giveBack = (lease) => {
       lease.#isGivenBack = true;
@@ -162,7 +117,7 @@ export class Lease implements Held {
       lease.#loss!.abort(reason);
     };
     told.lost = (number, putOff) => {
-      const lease = live.get(number)?.deref();
+      const lease = Keeper.toBeTold(number);
       if (lease !== undefined) lease.#tell();
       // Won and lost at once: the call that acquires learns of the first in this turn, and there is a lease then.
       else if (!putOff) port.putOff(number);
@@ -339,30 +294,31 @@ export class Lease implements Held {
   async #release(options?: ReleaseOptions): Promise<boolean> {
     const { confirm } = options === undefined ? {} : look(this.release, () => releaseOptions(options));
     if (this.#over !== undefined) return false;
-    if (!checked(port.waits(this.#number, confirm), this.release)) {
-      const held = checked(port.releaseUnconfirmed(this.#number), this.release);
-      this.#end();
-      return held;
-    }
+    const begun = beginRelease(
+      (port, number) => checked(port.release(number, this.#number, confirm), this.release),
+      (left) => this.#letGo(left),
+    );
     this.#isGivenBack = true;
-    const outcome = await begin<boolean>(null, (port, number) => port.release(number, this.#number));
-    const held = valueOf(outcome, this.release);
+    const held = typeof begun === "boolean" ? begun : valueOf(await begun, this.release);
     this.#end();
     return held;
   }
 
   /** Gives back what it takes up: that is not left to the collector, to which a lease looks small. */
   #end(): void {
-    if (this.#over !== undefined) return;
-    const [token, fence, loss, error, slot] = checked(port.end(this.#number));
+    if (this.#over === undefined) this.#letGo(checked(port.end(this.#number)));
+    if (this.#isTold) return;
+    this.#isTold = true;
+    if (released.hasSubscribers) {
+      released.publish({ lease: this, name: this.name, lossReason: this.#over!.loss } satisfies ReleasedMessage);
+    }
+  }
+
+  /** The core has forgotten it, but for this. Runs no code of the program. */
+  #letGo([token, fence, loss, error, slot]: Left): void {
     this.#over = { token, fence, loss: loss as LossReason | null, error, slot };
     this.#isGivenBack = true;
-    live.delete(this.#number);
-    collected.unregister(this);
-    letGo(this.#keeper, this);
-    if (released.hasSubscribers) {
-      released.publish({ lease: this, name: this.name, lossReason: this.#over.loss } satisfies ReleasedMessage);
-    }
+    this.#keeper.letGo(this.#number);
   }
 
   #lostError(): Failure | null {
@@ -391,7 +347,7 @@ export class Lease implements Held {
     const reason = this.lossReason;
     const failure = this.#lostError();
     if (reason === null || failure === null) return;
-    live.delete(this.#number);
+    Keeper.isTold(this.#number);
     const error = toError(failure);
     const listeners = () => {
       first.get(this)?.();

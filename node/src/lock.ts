@@ -15,7 +15,8 @@ import {
   type NativeHolder,
   type NativeInspection,
 } from "./inspection.js";
-import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
+import { Keeper } from "./keeper.js";
+import { endIfReleased, newLease, type Lease } from "./lease.js";
 import {
   acquireOptions,
   bytesOf,
@@ -70,7 +71,7 @@ export class Lock implements Acquirable<Lease> {
     this.#key = key;
     this.#options = options;
     this.#asked = new LockIdentity(core, key, options);
-    this.#keeper = { name: this.name, client, kept: undefined };
+    this.#keeper = new Keeper(this.name, client);
   }
 
   static {
@@ -230,7 +231,7 @@ export class Lock implements Acquirable<Lease> {
     const start = (port: NativePort, number: number) =>
       this.#core.release(port, number, this.#key, this.#options);
     const held = valueOf(await begin<boolean>(this.release, start), this.release);
-    for (const lease of keptBy(this.#keeper)) endIfReleased(lease);
+    for (const lease of this.#keeper.leases()) endIfReleased(lease);
     return held;
   }
 

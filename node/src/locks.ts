@@ -6,7 +6,8 @@ import type { NativeClient, NativeLeases, NativeLockOptions, NativePort } from "
 import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
 import { chained, type Call } from "./chained.js";
 import { look, toError } from "./errors.js";
-import { newLease, type Keeper } from "./lease.js";
+import { Keeper } from "./keeper.js";
+import { newLease } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
 import { acquireOptions, labelled, ownCopy, type AcquireOptions, type AcquireRequest, type Name } from "./options.js";
 import { acquiring, LockIdentity, type Invocation } from "./owner.js";
@@ -53,7 +54,7 @@ export class Locks implements Acquirable<Leases> {
     this.#keys = keys;
     this.#options = options;
     this.#asked = keys.map((key) => new LockIdentity(core, key, options));
-    this.#keepers = this.names.map((name) => ({ name, client, kept: undefined }));
+    this.#keepers = this.names.map((name) => new Keeper(name, client));
   }
 
   static {

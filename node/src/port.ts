@@ -3,7 +3,7 @@
 import { isMainThread } from "node:worker_threads";
 
 import { called, type Call } from "./chained.js";
-import { native, type Failure, type NativeLine, type NativePort } from "./binding.js";
+import { native, type Failure, type Left, type NativeLine, type NativePort } from "./binding.js";
 import { checked, toError, type Caller } from "./errors.js";
 import { noMore, whenAborted } from "./signals.js";
 
@@ -11,6 +11,7 @@ import { noMore, whenAborted } from "./signals.js";
 const DONE = 0;
 const FAILED = 1;
 const LOST = 2;
+const ENDED = 4;
 
 const resolved = Promise.resolve();
 
@@ -22,13 +23,13 @@ function microtask(call: () => void): void {
   void resolved.then(call);
 }
 
-/** Settles the promise of an operation. */
-type Settle = (value: unknown, failure: Failure | null) => void;
+/** Settles the promise of an operation. `left`: of the lease that its release has ended. */
+type Settle = (value: unknown, failure: Failure | null, left?: Left) => void;
 
 const pending = new Map<number, Settle>();
+/** What the process stays alive for. */
+const staying = new Set<object>();
 let lastNumber = 0;
-/** Whether the bell keeps the process alive. */
-let kept = false;
 /** Whether this turn has started something. */
 let started = false;
 
@@ -41,38 +42,39 @@ export const told = {
 /** Bun and Deno say that they are Node, too. */
 const isNode = !("bun" in process.versions) && !("deno" in process.versions);
 
-export const port: NativePort = new native.Port(() => {
-  const events = port.take();
-  for (let i = 0; i < events.length; i += 3) {
-    const [what, number, value] = [events[i], events[i + 1] as number, events[i + 2]];
+export const port: NativePort = new native.Port((...given: unknown[]) => {
+  if (given.length === 0) {
+    // Rung from another thread: it is called with what there is.
+    port.take();
+    return;
+  }
+  // Where they are many they come as an array.
+  const news = given.length === 1 ? (given[0] as unknown[]) : given;
+  for (let i = 0; i < news.length; i += 3) {
+    const [what, number, value] = [news[i], news[i + 1] as number, news[i + 2]];
     if (what === DONE) settle(number, value, null);
     else if (what === FAILED) settle(number, null, value as Failure);
     else if (what === LOST) told.lost(number, value as boolean);
-    else told.log(number === 1, value as NativeLine);
+    else if (what === ENDED) {
+      settle(number, value, null, news.slice(i + 3, i + 8) as unknown as Left);
+      i += 5;
+    } else told.log(number === 1, value as NativeLine);
   }
 }, isNode);
 
 // Bun ends a process without the exit handlers of the C library, which release what is held elsewhere.
 if (!isNode && isMainThread) process.on("exit", () => void native.closeAll());
 
-function settle(number: number, value: unknown, failure: Failure | null): void {
+function settle(number: number, value: unknown, failure: Failure | null, left?: Left): void {
   const waiting = pending.get(number);
   if (waiting === undefined) return;
-  forget(number);
-  waiting(value, failure);
+  pending.delete(number);
+  waiting(value, failure, left);
 }
 
-/** While something is awaited the process lives, and no longer. */
-function enlist(number: number, settle: Settle): void {
-  if (!kept) {
-    kept = true;
-    checked(port.keep(true));
-  }
-  pending.set(number, settle);
-}
-
+/** While it is awaited the process lives. */
 function expect(number: number, settle: Settle): void {
-  enlist(number, settle);
+  pending.set(number, settle);
   if (started) return;
   started = true;
   microtask(submit);
@@ -93,13 +95,6 @@ function submit(): void {
   checked(port.submit());
 }
 
-function forget(number: number): void {
-  pending.delete(number);
-  if (pending.size > 0) return;
-  kept = false;
-  checked(port.keep(false));
-}
-
 /**
  * What an operation came to. Never a rejection, so that the error is made where it has the stack of those who await it.
  * `caller`: the stack of the call, for a promise that is returned and not awaited.
@@ -115,9 +110,13 @@ function reserve(numbers: number): number {
 
 /** Keeps the process alive, as what is awaited does, and `what` from being collected, until what it returns is called. */
 export function stay(what: object): () => void {
-  const number = reserve(1);
-  enlist(number, () => void what);
-  return () => forget(number);
+  // Of its own: there may be several for one.
+  const reason = { what };
+  staying.add(reason);
+  port.stay(true);
+  return () => {
+    if (staying.delete(reason)) port.stay(false);
+  };
 }
 
 /**
@@ -167,7 +166,7 @@ export function beginUntil<T>(
       return;
     }
     const onAbort = () => {
-      forget(number);
+      pending.delete(number);
       port.cancel(number, numbers);
       reject(signal.reason);
     };
@@ -175,6 +174,25 @@ export function beginUntil<T>(
     expect(number, (value, failure) => {
       noMore(signal, onAbort);
       resolve(failure === null ? { value: value as T, number } : { failure, caller });
+    });
+  });
+}
+
+/**
+ * Starts the release of a lease, whose end it hears before anything else that is awaited goes on. What `start` throws is thrown, and what
+ * it returns, but for `null`, is what the release comes to at once.
+ */
+export function beginRelease(
+  start: (port: NativePort, number: number) => boolean | null,
+  ended: (left: Left) => void,
+): boolean | Promise<Outcome<boolean>> {
+  const number = reserve(1);
+  const held = start(port, number);
+  if (held !== null) return held;
+  return new Promise((resolve) => {
+    expect(number, (value, failure, left) => {
+      if (left !== undefined) ended(left);
+      resolve(failure === null ? { value: value as boolean, number } : { failure });
     });
   });
 }

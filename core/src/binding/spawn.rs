@@ -46,6 +46,12 @@ impl Steps {
         Ok(descriptor.map(|descriptor| (Steps(driver), descriptor)))
     }
 
+    /// To be called before a step that reads, where the last one brought nothing: what is not read by anybody is heard of
+    /// once.
+    pub fn has_heard(&self) {
+        self.0.has_heard();
+    }
+
     /// Begins calls, or with none reads what there is to read; gives the calls back where
     /// others need the I/O too. Nothing of an interpreter's runs here.
     pub fn step(&self, calls: Vec<Work>) -> Result<(), Vec<Work>> {

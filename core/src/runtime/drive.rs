@@ -42,7 +42,7 @@ mod sleeper;
 mod tests;
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -54,7 +54,7 @@ use std::thread;
 
 use once_cell::sync::OnceCell;
 use tokio::runtime::{Handle, Runtime};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, unconstrained};
 
 use crate::clock::system_now;
 use crate::mutex::lock;
@@ -110,6 +110,16 @@ thread_local! {
     /// Tasks that a poll of a binding's call has woken, which run when the call waits. `None`: they
     /// run at once.
     static OWED: Cell<Option<Wakers>> = const { Cell::new(None) };
+    /// Tasks that this thread is to run itself: see [`step`](Turn::step). `None`: the runtime runs them.
+    static LISTED: RefCell<Option<Vec<Arc<Bell>>>> = const { RefCell::new(None) };
+}
+
+/// How many tasks a step runs itself, before it leaves them to the runtime: those may be many, and each its own next.
+const STEP: usize = 64;
+
+/// Whether this thread runs the task itself, and is going to.
+fn runs_here(task: &Arc<Bell>) -> bool {
+    LISTED.with_borrow_mut(|listed| listed.as_mut().is_some_and(|list| task.list(list)))
 }
 
 impl Driver {
@@ -153,7 +163,11 @@ impl Driver {
         if !self.is_here() && !self.is_whole() {
             return None;
         }
-        let task = self.handle.spawn(self.kept.keep(self, call, then));
+        let (run, bell) = self.kept.keep(self, call, then);
+        let task = self.handle.spawn(run);
+        if self.is_here() {
+            runs_here(&bell);
+        }
         Some(task.abort_handle())
     }
 
@@ -331,6 +345,12 @@ impl Driver {
         }
     }
 
+    /// The loop has heard that there is something to read, though its last step brought nothing: it is not to hear of that
+    /// again.
+    pub(crate) fn has_heard(&self) {
+        self.sockets.clear();
+    }
+
     /// The wheel, if this caller is alone. Waits for no more than a turn of the
     /// I/O thread.
     fn take(&'static self) -> Option<Turn> {
@@ -371,30 +391,28 @@ impl Turn {
         }));
     }
 
-    /// Lets what there is to read reach its tasks, and what these wake.
+    /// Lets what there is to read reach its tasks, and what these wake. The tasks run here and not as the runtime would
+    /// run them, which looks at its sockets before and behind, by a system call each.
     fn step(&self, calls: Vec<Call>) {
         let sockets = &self.driver.sockets;
         sockets.arm();
-        // The first poll begins the calls, or has the sockets looked at; behind the last one
-        // no task is left that was woken by then.
-        let mut polls = if calls.is_empty() { 3 } else { 2 };
-        if calls.is_empty() {
-            sockets.clear();
-        }
+        let mut looks = calls.is_empty();
         let mut calls = Some(calls);
-        self.drive(poll_fn(|cx| {
+        let list = StepList::begin();
+        // None of the tasks may be put off to the next look at the sockets.
+        self.drive(unconstrained(poll_fn(|cx| {
             for call in calls.take().unwrap_or_default() {
                 self.driver.spawn(call, OrphanPolicy::GoesOn);
             }
             // Wakes what others have rung for. Whether the wheel is wanted is no matter: it is left at once.
             self.driver.wheel.is_wanted(self.driver.bell(cx));
-            polls -= 1;
-            if polls == 0 {
+            if list.run() && !looks {
                 return Poll::Ready(());
             }
+            looks = false;
             cx.waker().wake_by_ref();
             Poll::Pending
-        }));
+        })));
     }
 
     /// Drives until `parked` is woken, and at most until the wheel is wanted. The tasks that are `owed` a
@@ -433,16 +451,56 @@ impl Turn {
     }
 }
 
+/// While it lives the tasks that are woken on this thread are listed. What is left in the list then is the runtime's.
+struct StepList;
+
+impl StepList {
+    fn begin() -> StepList {
+        LISTED.set(Some(Vec::new()));
+        StepList
+    }
+
+    /// Runs those that are listed, and what these list. False where so many are that the runtime has to run the rest.
+    fn run(&self) -> bool {
+        let mut left = STEP;
+        loop {
+            let next = LISTED.with_borrow_mut(|listed| listed.as_mut().map(std::mem::take));
+            let tasks = next.unwrap_or_default();
+            if tasks.is_empty() {
+                return true;
+            }
+            if tasks.len() > left {
+                LISTED.set(None);
+                tasks.iter().for_each(|task| task.wake_in_runtime());
+                return false;
+            }
+            left -= tasks.len();
+            tasks.into_iter().for_each(Bell::run);
+        }
+    }
+}
+
+impl Drop for StepList {
+    fn drop(&mut self) {
+        for task in LISTED.take().unwrap_or_default() {
+            task.wake_in_runtime();
+        }
+    }
+}
+
 impl TaskDriver for Driver {
     fn kept(&self) -> &TaskList {
         &self.kept
     }
 
-    fn ring(&'static self, task: &Waker) {
+    fn ring(&'static self, task: &Arc<Bell>) {
+        if self.is_here() && runs_here(task) {
+            return;
+        }
         // It is whole, or others stand in the places of what is gone.
         if self.is_here() || self.is_whole() || self.put_back.get() == Some(&true) {
             // A panic where the descriptor is gone by which that is done.
-            if catch_unwind(AssertUnwindSafe(|| task.wake_by_ref())).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| task.wake_in_runtime())).is_err() {
                 self.break_down();
             }
         }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::mutex::lock;
@@ -18,7 +20,7 @@ pub(super) trait TaskDriver: Sync {
     fn kept(&self) -> &TaskList;
 
     /// Wakes one of its tasks, if it still can be woken.
-    fn ring(&'static self, task: &Waker);
+    fn ring(&'static self, task: &Arc<Bell>);
 }
 
 /// What becomes of a task whose runtime can be driven no more.
@@ -44,24 +46,33 @@ struct TaskTable {
 type CallSlot = Mutex<Option<Call>>;
 
 impl TaskList {
-    /// The same, to be spawned on the runtime that `driver` drives.
-    pub(crate) fn keep(
+    /// The same, to be spawned on the runtime that `driver` drives, and what wakes it.
+    pub(super) fn keep(
         &self,
         driver: &'static dyn TaskDriver,
         call: Call,
         then: OrphanPolicy,
-    ) -> impl Future<Output = ()> + Send + use<> {
+    ) -> (impl Future<Output = ()> + Send + use<>, Arc<Bell>) {
         let slot = Arc::new(Mutex::new(Some(call)));
         let mut all = lock(&self.0);
         all.last += 1;
         let number = all.last;
         all.tasks.insert(number, (slot.clone(), then));
-        TaskRun {
+        drop(all);
+        let bell = Arc::new(Bell {
+            driver,
+            task: OnceLock::new(),
+            slot: Some(slot.clone()),
+            listed: AtomicBool::new(false),
+        });
+        let run = TaskRun {
             driver,
             number,
             slot,
-            waker: None,
-        }
+            bell: bell.clone(),
+            waker: Waker::from(bell.clone()),
+        };
+        (run, bell)
     }
 
     /// Takes all of them from their runtime.
@@ -78,27 +89,32 @@ struct TaskRun {
     driver: &'static dyn TaskDriver,
     number: u64,
     slot: Arc<CallSlot>,
-    waker: Option<Waker>,
+    bell: Arc<Bell>,
+    /// Rings that.
+    waker: Waker,
 }
 
 impl Future for TaskRun {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let waker = this
-            .waker
-            .get_or_insert_with(|| Waker::from(Bell::of(this.driver, cx)));
-        let mut slot = lock(&this.slot);
-        let Some(call) = &mut *slot else {
-            return Poll::Ready(());
-        };
-        let polled = call.as_mut().poll(&mut Context::from_waker(waker));
-        let over = polled.is_ready().then(|| slot.take());
-        drop(slot);
-        drop(over);
-        polled
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Before the call is polled: what has woken it before this poll is seen by it.
+        self.bell.task.get_or_init(|| cx.waker().clone());
+        poll(&self.slot, &self.waker)
     }
+}
+
+/// Polls a call where it is kept; one that is over is there no more.
+fn poll(slot: &CallSlot, waker: &Waker) -> Poll<()> {
+    let mut slot = lock(slot);
+    let Some(call) = &mut *slot else {
+        return Poll::Ready(());
+    };
+    let polled = call.as_mut().poll(&mut Context::from_waker(waker));
+    let over = polled.is_ready().then(|| slot.take());
+    drop(slot);
+    drop(over);
+    polled
 }
 
 impl Drop for TaskRun {
@@ -112,14 +128,55 @@ impl Drop for TaskRun {
 /// Wakes a task from anywhere, as long as there are the descriptors by which its runtime is woken.
 pub(super) struct Bell {
     driver: &'static dyn TaskDriver,
-    task: Waker,
+    /// Its waker in the runtime, once that has polled it: until then it is going to.
+    task: OnceLock<Waker>,
+    /// `None`: it is no task, but what drives them.
+    slot: Option<Arc<CallSlot>>,
+    /// It is to be [run](Bell::run).
+    listed: AtomicBool,
 }
 
 impl Bell {
-    /// For the task that is polled with `cx`.
+    /// For what drives the tasks, polled with `cx`.
     pub(super) fn of(driver: &'static dyn TaskDriver, cx: &Context<'_>) -> Arc<Bell> {
-        let task = cx.waker().clone();
-        Arc::new(Bell { driver, task })
+        Arc::new(Bell {
+            driver,
+            task: OnceLock::from(cx.waker().clone()),
+            slot: None,
+            listed: AtomicBool::new(false),
+        })
+    }
+
+    /// Has the runtime poll it.
+    pub(super) fn wake_in_runtime(&self) {
+        self.listed.store(false, Ordering::Release);
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// It is to be run by the thread that calls this. False where it is no task.
+    pub(super) fn list(self: &Arc<Bell>, list: &mut Vec<Arc<Bell>>) -> bool {
+        if self.slot.is_some() && !self.listed.swap(true, Ordering::AcqRel) {
+            list.push(self.clone());
+        }
+        self.slot.is_some()
+    }
+
+    /// Polls it on this thread, which drives, in place of the runtime. A panic ends it.
+    pub(super) fn run(self: Arc<Bell>) {
+        // Before: what wakes it meanwhile lists it once more.
+        self.listed.store(false, Ordering::Release);
+        let Some(slot) = &self.slot else { return };
+        let waker = Waker::from(self.clone());
+        let polled = catch_unwind(AssertUnwindSafe(|| poll(slot, &waker)));
+        if polled.is_err() {
+            let call = lock(slot).take();
+            drop(call);
+        }
+        if !matches!(polled, Ok(Poll::Pending)) {
+            self.wake_in_runtime();
+        }
     }
 }
 
@@ -129,6 +186,6 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.driver.ring(&self.task);
+        self.driver.ring(self);
     }
 }

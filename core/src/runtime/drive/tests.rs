@@ -30,7 +30,7 @@ fn echo() -> (Arc<Echo>, ThreadId) {
         state: Mutex::default(),
     });
     let served = echo.clone();
-    driver.handle().spawn(async move {
+    let serves = async move {
         poll_fn(|cx| {
             let mut state = lock(&served.state);
             let requests = std::mem::take(&mut state.0);
@@ -46,7 +46,8 @@ fn echo() -> (Arc<Echo>, ThreadId) {
             waiting
         })
         .await;
-    });
+    };
+    driver.spawn(Box::pin(serves), OrphanPolicy::Ends);
     until(driver, |_| {
         let mut state = lock(&echo.state);
         let waits = state.1.take();
@@ -341,13 +342,14 @@ fn reader(driver: &'static Driver) -> (std::os::unix::net::UnixStream, mpsc::Rec
     theirs.set_nonblocking(true).unwrap();
     driver.sockets.watch(&(&theirs).into());
     let (tell, told) = mpsc::channel();
-    driver.handle().spawn(async move {
+    let reads = async move {
         let mut stream = tokio::net::UnixStream::from_std(theirs).unwrap();
         tell.send(thread::current().id()).unwrap();
         while stream.read_u8().await.is_ok() {
             tell.send(thread::current().id()).unwrap();
         }
-    });
+    };
+    driver.spawn(Box::pin(reads), OrphanPolicy::Ends);
     driver.notice();
     told.recv_timeout(Duration::from_secs(10)).unwrap();
     (ours, told)
@@ -363,6 +365,33 @@ fn is_told(driver: &Driver, milliseconds: i32) -> bool {
     };
     // SAFETY: one descriptor is passed.
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
+}
+
+#[test]
+fn a_step_leaves_what_does_not_rest_to_the_runtime() {
+    let (echo, _) = echo();
+    let (tell, told) = mpsc::channel();
+    let call = async move {
+        let mut left = 10 * STEP;
+        poll_fn(|cx| {
+            left -= 1;
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        tell.send(()).unwrap();
+    };
+    let mut calls: Vec<Call> = vec![Box::pin(call)];
+    // Others may still need the I/O.
+    while let Err(back) = echo.driver.step(calls) {
+        calls = back;
+        thread::yield_now();
+    }
+    assert!(told.try_recv().is_err() && LISTED.take().is_none());
+    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(()));
 }
 
 #[cfg(target_os = "linux")]

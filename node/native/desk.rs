@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use napi::sys;
 use quorlock::binding::{Revocation, lock};
-use quorlock::{Error, Lease, LossReason, Lost};
+use quorlock::{Error, Lease, Lost};
 
-use crate::queue::{Bell, Event, Queue, Value, WonLeases};
+use crate::queue::{Bell, Event, Left, Queue, Value, WonLeases};
 
 /// A lease that JavaScript holds. Dropped, it is released in the background; one of
 /// several when those are dropped, too.
@@ -18,14 +18,6 @@ pub(crate) struct HeldLease {
     pub(crate) core: Arc<Lease>,
     /// Rings at the loss, as long as it lives.
     _lost: Lost,
-}
-
-/// What is left of a lease that JavaScript has let go of.
-pub(crate) struct Left {
-    pub(crate) token: String,
-    pub(crate) fence: Option<u64>,
-    pub(crate) loss: Option<(LossReason, Error)>,
-    pub(crate) slot: Option<u32>,
 }
 
 /// See the [module documentation](self).

@@ -8,13 +8,12 @@ use napi::sys::{self, napi_value};
 use napi_derive::napi;
 use quorlock::LossReason;
 
-use crate::desk::Left;
 use crate::election::Leadership;
 use crate::failure::Failure;
 use crate::inspection::{Forced, Holder, Inspection};
 use crate::port::Port;
 use crate::probe::Probe;
-use crate::queue::{Event, Value};
+use crate::queue::{Event, Left, Value};
 use crate::several::Leases;
 
 // What an event is. `port.ts` has the same.

@@ -22,7 +22,7 @@ use quorlock::{Client, Error};
 use crate::desk::{Desk, HeldLease};
 use crate::failure::{Failure, checked};
 use crate::queue::{Bell, Event, Queue, Value};
-use crate::{sink, sockets};
+use crate::sink;
 
 /// The clients of an environment, as long as they are in use.
 type Clients = Arc<Mutex<Vec<Weak<Client>>>>;
@@ -49,12 +49,12 @@ pub struct Port {
     pub(crate) desk: Rc<Desk>,
     /// What takes what is queued.
     pub(crate) ring: FunctionRef<(), ()>,
-    turn: CallBatch,
+    pub(crate) turn: CallBatch,
     /// Whether the host is Node itself, whose event loop is libuv's.
-    is_node: bool,
+    pub(crate) is_node: bool,
     clients: Clients,
     /// How the loop drives the I/O itself.
-    steps: OnceLock<Option<Steps>>,
+    pub(crate) steps: OnceLock<Option<Steps>>,
 }
 
 #[napi]
@@ -89,21 +89,6 @@ impl Port {
             is_node,
             clients,
             steps: OnceLock::new(),
-        })
-    }
-
-    /// Ends a turn of the event loop: submits what it has started.
-    #[napi(catch_unwind)]
-    pub fn submit(&self, env: &Env) -> Option<Failure> {
-        // Not before: a program that only loads the package needs no thread for I/O.
-        let watched = || match self.ring.borrow_back(env) {
-            Ok(ring) if self.is_node => sockets::watched(&ring, env, &self.desk),
-            _ => None,
-        };
-        let steps = self.steps.get_or_init(watched);
-        checked(|| match steps {
-            Some(steps) if self.desk.running() == 1 => self.turn.end_alone(steps),
-            _ => self.turn.end(),
         })
     }
 

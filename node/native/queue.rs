@@ -5,14 +5,21 @@ use std::sync::{Arc, Mutex};
 
 use napi::Status;
 use napi::threadsafe_function::ThreadsafeFunction;
-use quorlock::Error;
 use quorlock::binding::{Mailbox, lock};
+use quorlock::{Error, LossReason};
 
-use crate::desk::Left;
 use crate::log::LogLine;
 
 /// Calls JavaScript from any thread; does not keep its event loop alive.
 pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
+
+/// What is left of a lease that JavaScript has let go of.
+pub(crate) struct Left {
+    pub(crate) token: String,
+    pub(crate) fence: Option<u64>,
+    pub(crate) loss: Option<(LossReason, Error)>,
+    pub(crate) slot: Option<u32>,
+}
 
 /// What an operation comes to.
 pub(crate) enum Value {

@@ -9,10 +9,32 @@
 
 use std::rc::Rc;
 
+use napi::Env;
 use napi::bindgen_prelude::Function;
+use napi_derive::napi;
 use quorlock::binding::Steps;
 
 use crate::desk::Desk;
+use crate::failure::{Failure, checked};
+use crate::port::Port;
+
+#[napi]
+impl Port {
+    /// Ends a turn of the event loop: submits what it has started.
+    #[napi(catch_unwind)]
+    pub fn submit(&self, env: &Env) -> Option<Failure> {
+        // Not before: a program that only loads the package needs no thread for I/O.
+        let watches = || match self.ring.borrow_back(env) {
+            Ok(ring) if self.is_node => watched(&ring, env, &self.desk),
+            _ => None,
+        };
+        let steps = self.steps.get_or_init(watches);
+        checked(|| match steps {
+            Some(steps) if self.desk.running() == 1 => self.turn.end_alone(steps),
+            _ => self.turn.end(),
+        })
+    }
+}
 
 /// Has the loop of this environment drive, and call `ring` where the queue has something then; `None`
 /// where it cannot.

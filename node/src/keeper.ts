@@ -1,7 +1,6 @@
 /** What keeps the leases of a lock alive until they are released, and what is done for those that the program has forgotten. */
 
 import { checked } from "./errors.js";
-import type { Loss, Lease } from "./lease.js";
 import { shown, warn } from "./log.js";
 import type { LossReason } from "./loss.js";
 import type { Name } from "./options.js";
@@ -57,7 +56,7 @@ interface Numbers {
 }
 
 /** Whose the leases are whose loss is to be told. */
-const live = new Map<number, WeakRef<Keeper>>();
+const live = new Map<number, WeakRef<Keeper<unknown, unknown>>>();
 /**
  * Releases leases that were collected, which happens when nothing has any lease of the lock, nor the lock; and tells that the program has
  * forgotten them.
@@ -76,19 +75,24 @@ const collected = new FinalizationRegistry<Numbers>(({ name, held }) => {
   }
 });
 
+/** A client, as far as leases know it: whom they tell of a loss. */
+interface Told<Loss> {
+  emit(event: "lost", loss: Loss): boolean;
+  listenerCount(event: "lost"): number;
+}
+
 /** What the leases of a lock share. It keeps them alive until they are released, and each keeps it. */
-export class Keeper {
+export class Keeper<Lease, Loss> {
   readonly name: Name;
-  /** Their client, as far as they know it: whom they tell of a loss. */
-  readonly client: { emit(event: "lost", loss: Loss): boolean; listenerCount(event: "lost"): number };
+  readonly client: Told<Loss>;
   readonly #kept = new Few<Lease>();
   readonly #numbers: Numbers;
-  #itself: WeakRef<Keeper> | undefined;
+  #itself: WeakRef<Keeper<Lease, Loss>> | undefined;
   /** How often it was registered to be looked after when it is collected. */
   #registered = 0;
   #isRegistered = false;
 
-  constructor(name: Name, client: Keeper["client"]) {
+  constructor(name: Name, client: Told<Loss>) {
     this.name = name;
     this.client = client;
     this.#numbers = { name, held: new Few() };
@@ -97,7 +101,7 @@ export class Keeper {
   keep(number: number, lease: Lease): void {
     this.#kept.set(number, lease);
     this.#numbers.held.set(number, number);
-    live.set(number, (this.#itself ??= new WeakRef(this)));
+    live.set(number, (this.#itself ??= new WeakRef(this)) as WeakRef<Keeper<unknown, unknown>>);
     if (this.#isRegistered) return;
     this.#isRegistered = true;
     this.#registered += 1;
@@ -116,7 +120,7 @@ export class Keeper {
   }
 
   /** The loss of a lease is told once. */
-  static toBeTold(number: number): Lease | undefined {
+  static toBeTold(number: number): unknown {
     const keeper = live.get(number)?.deref();
     return keeper === undefined ? undefined : keeper.#kept.get(number);
   }

@@ -24,6 +24,9 @@ export interface Loss {
   error: Error;
 }
 
+/** What keeps leases. Not part of the API. */
+export type LeaseKeeper = Keeper<Lease, Loss>;
+
 /** The message of `quorlock:lost`. Once for each handle that had not been released. */
 export interface LostMessage {
   readonly lease: Lease;
@@ -54,9 +57,9 @@ function readName(number: number): Name {
 }
 
 /** Makes a lease. Not part of the API. */
-export let newLease: (number: number, keeper: Keeper) => Lease;
+export let newLease: (number: number, keeper: LeaseKeeper) => Lease;
 /** Makes a lease that was another client's. Not part of the API. */
-export let adoptedLease: (number: number, client: Keeper["client"]) => Lease;
+export let adoptedLease: (number: number, client: LeaseKeeper["client"]) => Lease;
 /** Whether the handle was given back, or is about to be; a loss alone is no such thing. Not part of the API. */
 export let isGivenBack: (lease: Lease) => boolean;
 /** From now on it is given back. Not part of the API. */
@@ -79,7 +82,7 @@ export class Lease implements Held {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #number: number;
-  readonly #keeper: Keeper;
+  readonly #keeper: LeaseKeeper;
   #loss: LossSignal | undefined;
   /** If it is listened to: the async context that it was acquired in, for the listeners. */
   #context: AsyncResource | undefined;
@@ -89,7 +92,7 @@ export class Lease implements Held {
   /** What is left of it after its release: the core has forgotten it then. */
   #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null; slot: number | null } | undefined;
 
-  private constructor(number: number, keeper: Keeper) {
+  private constructor(number: number, keeper: LeaseKeeper) {
     knowSelf(this);
     this.name = keeper.name;
     this.#number = number;
@@ -117,7 +120,7 @@ export class Lease implements Held {
       lease.#loss!.abort(reason);
     };
     told.lost = (number, putOff) => {
-      const lease = Keeper.toBeTold(number);
+      const lease = Keeper.toBeTold(number) as Lease | undefined;
       if (lease !== undefined) lease.#tell();
       // Won and lost at once: the call that acquires learns of the first in this turn, and there is a lease then.
       else if (!putOff) port.putOff(number);

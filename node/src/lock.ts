@@ -16,7 +16,7 @@ import {
   type NativeInspection,
 } from "./inspection.js";
 import { Keeper } from "./keeper.js";
-import { endIfReleased, newLease, type Lease } from "./lease.js";
+import { endIfReleased, newLease, type Lease, type LeaseKeeper } from "./lease.js";
 import {
   acquireOptions,
   bytesOf,
@@ -42,7 +42,7 @@ export let newLock: (
   core: NativeClient,
   key: Name,
   options: NativeLockOptions | undefined,
-  client: Keeper["client"],
+  client: LeaseKeeper["client"],
 ) => Lock;
 /** Which lock it is. Not part of the API. */
 export let identityOf: (lock: Lock) => LockIdentity;
@@ -62,9 +62,9 @@ export class Lock implements Acquirable<Lease> {
   readonly #key: Name;
   readonly #options: NativeLockOptions | undefined;
   readonly #asked: LockIdentity;
-  readonly #keeper: Keeper;
+  readonly #keeper: LeaseKeeper;
 
-  private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
+  private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: LeaseKeeper["client"]) {
     knowSelf(this);
     this.name = ownCopy(key);
     this.#core = core;

@@ -7,7 +7,7 @@ import { acquireFor, tryAcquireFor, type Acquirable } from "./acquirable.js";
 import { chained, type Call } from "./chained.js";
 import { look, toError } from "./errors.js";
 import { Keeper } from "./keeper.js";
-import { newLease } from "./lease.js";
+import { newLease, type LeaseKeeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
 import { acquireOptions, labelled, ownCopy, type AcquireOptions, type AcquireRequest, type Name } from "./options.js";
 import { acquiring, LockIdentity, type Invocation } from "./owner.js";
@@ -19,7 +19,7 @@ export let newLocks: (
   core: NativeClient,
   keys: readonly Name[],
   options: NativeLockOptions | undefined,
-  client: Keeper["client"],
+  client: LeaseKeeper["client"],
 ) => Locks;
 
 /** What was won: the leases together, and of which of the names each is, in the order of the leases. */
@@ -40,13 +40,13 @@ export class Locks implements Acquirable<Leases> {
   readonly #keys: readonly Name[];
   readonly #options: NativeLockOptions | undefined;
   readonly #asked: readonly LockIdentity[];
-  readonly #keepers: readonly Keeper[];
+  readonly #keepers: readonly LeaseKeeper[];
 
   private constructor(
     core: NativeClient,
     keys: readonly Name[],
     options: NativeLockOptions | undefined,
-    client: Keeper["client"],
+    client: LeaseKeeper["client"],
   ) {
     knowSelf(this);
     this.names = keys.map(ownCopy);

@@ -31,15 +31,15 @@ fn a_cycle_runs_plain_commands_and_one_lean_script_on_each_node() {
         // released, these are sent the whole script. Nobody knows how many.
         let whole = if nodes == 1 { 0 } else { calls };
         // An acquire is a vote (SET), its fence (ZADD), and a trailer behind it; a
-        // release looks at the vote and deletes it, by a script of one key where the
+        // release looks at the vote (MGET) and deletes it, by the lean script where the
         // server has no command for that.
         for (command, least, most) in [
             ("set", calls, calls),
             ("zadd", calls, calls),
-            ("mget", guarded, guarded + whole),
+            ("mget", guarded + calls - whole, guarded + calls),
             ("time", calls, calls + whole),
             ("evalsha", calls, calls),
-            ("get", calls - whole, calls),
+            ("get", 0, whole),
             ("del", calls, calls),
             ("zrange", 0, whole),
             // The life of the counter is told for the first of many.

@@ -54,6 +54,8 @@ pub(crate) struct Port {
     several: AtomicBool,
     /// How the loop drives the I/O itself, and what it has to watch for that.
     steps: Option<(Steps, std::ffi::c_int)>,
+    /// Whether the last step has brought nothing.
+    idle: AtomicBool,
     /// Calls that are under way.
     calls: Arc<AtomicUsize>,
 }
@@ -71,6 +73,7 @@ impl Port {
             turn: CallBatch::default(),
             several: AtomicBool::new(false),
             steps: checked(py, Steps::new())?,
+            idle: AtomicBool::new(false),
             calls: Arc::default(),
         })
     }
@@ -98,9 +101,13 @@ impl Port {
             let port = this.get();
             // A forked child shares the descriptor, and must not touch what the parent has.
             if let (true, Some((steps, _))) = (port.queue.is_ours(), &port.steps) {
+                if port.idle.load(Ordering::Relaxed) {
+                    steps.has_heard();
+                }
                 port.queue.attend();
                 let _ = steps.step(Vec::new());
-                Port::deliver(this)?;
+                let any = Port::deliver(this)?;
+                port.idle.store(!any, Ordering::Relaxed);
             }
             Ok(())
         })
@@ -117,7 +124,7 @@ impl Port {
         let (py, port) = (this.py(), this.get());
         entry(py, || {
             port.bell.heard();
-            Port::deliver(this)
+            Port::deliver(this).map(drop)
         })
     }
 
@@ -141,17 +148,19 @@ impl Port {
 }
 
 impl Port {
-    /// Fills in the futures of what the core has completed.
-    fn deliver(this: &Bound<'_, Self>) -> PyResult<()> {
+    /// Fills in the futures of what the core has completed; whether there was anything.
+    fn deliver(this: &Bound<'_, Self>) -> PyResult<bool> {
         let (py, port) = (this.py(), this.get());
-        for (number, made) in port.queue.take() {
+        let ready = port.queue.take();
+        let any = !ready.is_empty();
+        for (number, made) in ready {
             let pending = lock(&port.pending).remove(&number);
             if let Some((future, _)) = pending {
                 fill(future.bind(py), made)
                     .unwrap_or_else(|error| error.write_unraisable(py, None));
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Begins a call whose result goes to `future`: on this thread and at once, if the loop has no

@@ -38,11 +38,12 @@
 
 mod sent;
 mod sleeper;
+mod step;
 #[cfg(test)]
 mod tests;
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -54,7 +55,7 @@ use std::thread;
 
 use once_cell::sync::OnceCell;
 use tokio::runtime::{Handle, Runtime};
-use tokio::task::{AbortHandle, unconstrained};
+use tokio::task::AbortHandle;
 
 use crate::clock::system_now;
 use crate::mutex::lock;
@@ -67,11 +68,15 @@ use crate::wakers::Wakers;
 
 pub(crate) use sent::{SentRequests, sending, sending_in_loop, waits_here};
 pub(crate) use sleeper::Sleeper;
+use step::runs_here;
 
 /// The runtime, and the wheel.
 pub(crate) struct Driver {
     handle: Handle,
     wheel: Wheel<Arc<Runtime>>,
+    /// Whether the runtime may have tasks in its queue that a [step](Turn::step) has to let run: they were woken from
+    /// elsewhere, or left by the thread that drove before.
+    queued: AtomicBool,
     /// For event loops.
     pub(crate) sockets: Arc<Sockets>,
     /// Its tasks.
@@ -110,16 +115,6 @@ thread_local! {
     /// Tasks that a poll of a binding's call has woken, which run when the call waits. `None`: they
     /// run at once.
     static OWED: Cell<Option<Wakers>> = const { Cell::new(None) };
-    /// Tasks that this thread is to run itself: see [`step`](Turn::step). `None`: the runtime runs them.
-    static LISTED: RefCell<Option<Vec<Arc<Bell>>>> = const { RefCell::new(None) };
-}
-
-/// How many tasks a step runs itself, before it leaves them to the runtime: those may be many, and each its own next.
-const STEP: usize = 64;
-
-/// Whether this thread runs the task itself, and is going to.
-fn runs_here(task: &Arc<Bell>) -> bool {
-    LISTED.with_borrow_mut(|listed| listed.as_mut().is_some_and(|list| task.list(list)))
 }
 
 impl Driver {
@@ -147,6 +142,7 @@ impl Driver {
         Ok(Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
+            queued: AtomicBool::new(false),
             sockets,
             kept: TaskList::default(),
             sleepers: Mutex::default(),
@@ -165,8 +161,8 @@ impl Driver {
         }
         let (run, bell) = self.kept.keep(self, call, then);
         let task = self.handle.spawn(run);
-        if self.is_here() {
-            runs_here(&bell);
+        if !(self.is_here() && runs_here(&bell)) {
+            self.queued.store(true, Ordering::Release);
         }
         Some(task.abort_handle())
     }
@@ -263,6 +259,7 @@ impl Driver {
                 return self.break_down();
             }
             drop(runtime);
+            self.queued.store(true, Ordering::Release);
             if !self.wheel.stand_aside() {
                 break;
             }
@@ -389,30 +386,7 @@ impl Turn {
             }
             None => Poll::Ready(()),
         }));
-    }
-
-    /// Lets what there is to read reach its tasks, and what these wake. The tasks run here and not as the runtime would
-    /// run them, which looks at its sockets before and behind, by a system call each.
-    fn step(&self, calls: Vec<Call>) {
-        let sockets = &self.driver.sockets;
-        sockets.arm();
-        let mut looks = calls.is_empty();
-        let mut calls = Some(calls);
-        let list = StepList::begin();
-        // None of the tasks may be put off to the next look at the sockets.
-        self.drive(unconstrained(poll_fn(|cx| {
-            for call in calls.take().unwrap_or_default() {
-                self.driver.spawn(call, OrphanPolicy::GoesOn);
-            }
-            // Wakes what others have rung for. Whether the wheel is wanted is no matter: it is left at once.
-            self.driver.wheel.is_wanted(self.driver.bell(cx));
-            if list.run() && !looks {
-                return Poll::Ready(());
-            }
-            looks = false;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })));
+        self.driver.queued.store(true, Ordering::Release);
     }
 
     /// Drives until `parked` is woken, and at most until the wheel is wanted. The tasks that are `owed` a
@@ -433,6 +407,7 @@ impl Turn {
             }
             Poll::Pending
         }));
+        self.driver.queued.store(true, Ordering::Release);
         parked.forget_driver();
     }
 
@@ -451,43 +426,6 @@ impl Turn {
     }
 }
 
-/// While it lives the tasks that are woken on this thread are listed. What is left in the list then is the runtime's.
-struct StepList;
-
-impl StepList {
-    fn begin() -> StepList {
-        LISTED.set(Some(Vec::new()));
-        StepList
-    }
-
-    /// Runs those that are listed, and what these list. False where so many are that the runtime has to run the rest.
-    fn run(&self) -> bool {
-        let mut left = STEP;
-        loop {
-            let next = LISTED.with_borrow_mut(|listed| listed.as_mut().map(std::mem::take));
-            let tasks = next.unwrap_or_default();
-            if tasks.is_empty() {
-                return true;
-            }
-            if tasks.len() > left {
-                LISTED.set(None);
-                tasks.iter().for_each(|task| task.wake_in_runtime());
-                return false;
-            }
-            left -= tasks.len();
-            tasks.into_iter().for_each(Bell::run);
-        }
-    }
-}
-
-impl Drop for StepList {
-    fn drop(&mut self) {
-        for task in LISTED.take().unwrap_or_default() {
-            task.wake_in_runtime();
-        }
-    }
-}
-
 impl TaskDriver for Driver {
     fn kept(&self) -> &TaskList {
         &self.kept
@@ -499,6 +437,9 @@ impl TaskDriver for Driver {
         }
         // It is whole, or others stand in the places of what is gone.
         if self.is_here() || self.is_whole() || self.put_back.get() == Some(&true) {
+            if !self.is_here() {
+                self.queued.store(true, Ordering::Release);
+            }
             // A panic where the descriptor is gone by which that is done.
             if catch_unwind(AssertUnwindSafe(|| task.wake_in_runtime())).is_err() {
                 self.break_down();

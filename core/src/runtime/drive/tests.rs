@@ -5,6 +5,7 @@ use std::task::Context;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use super::step::{LISTED, STEP};
 use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
@@ -392,6 +393,36 @@ fn a_step_leaves_what_does_not_rest_to_the_runtime() {
     }
     assert!(told.try_recv().is_err() && LISTED.take().is_none());
     assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(()));
+}
+
+#[test]
+fn a_step_runs_what_was_woken_elsewhere_before_it() {
+    let (echo, _) = echo();
+    let (driver, here) = (echo.driver, thread::current().id());
+    let waits = Arc::new(Mutex::new(Wakers::default()));
+    let (tell, told) = mpsc::channel();
+    let parked = waits.clone();
+    let task = poll_fn(move |cx| {
+        let waiting: Poll<()> = lock(&parked).park(cx);
+        tell.send(thread::current().id()).unwrap();
+        waiting
+    });
+    driver.spawn(Box::pin(task), OrphanPolicy::Ends);
+    driver.notice();
+    let within = Duration::from_secs(10);
+    told.recv_timeout(within).unwrap();
+    let begun = system_now();
+    loop {
+        assert!(begun.until(system_now()) < within, "in time");
+        let woken = lock(&waits).take();
+        woken.wake();
+        // Others may still need the I/O, and the I/O thread is quicker where this thread stood still.
+        let stepped = driver.step(vec![Box::pin(async {})]).is_ok();
+        let ran = told.recv_timeout(within).unwrap();
+        if stepped && ran == here {
+            break;
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -60,7 +60,7 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
-use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList};
+use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList, runs_here};
 use crate::runtime::parked::Parker;
 use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
@@ -68,7 +68,6 @@ use crate::wakers::Wakers;
 
 pub(crate) use sent::{SentRequests, sending, sending_in_loop, waits_here};
 pub(crate) use sleeper::Sleeper;
-use step::runs_here;
 
 /// The runtime, and the wheel.
 pub(crate) struct Driver {

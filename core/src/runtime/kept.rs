@@ -1,6 +1,7 @@
 //! The tasks of the library's own runtime. The library keeps them so that it can take them from a
 //! runtime that can be driven no more: then they end, or go on in the next.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,6 +126,16 @@ impl Drop for TaskRun {
     }
 }
 
+thread_local! {
+    /// Tasks that this thread is to run itself: in a step of an event loop. `None`: the runtime runs them.
+    pub(super) static LISTED: RefCell<Option<Vec<Arc<Bell>>>> = const { RefCell::new(None) };
+}
+
+/// Whether this thread runs the task itself, and is going to.
+pub(super) fn runs_here(task: &Arc<Bell>) -> bool {
+    LISTED.with_borrow_mut(|listed| listed.as_mut().is_some_and(|list| task.list(list)))
+}
+
 /// Wakes a task from anywhere, as long as there are the descriptors by which its runtime is woken.
 pub(super) struct Bell {
     driver: &'static dyn TaskDriver,
@@ -156,7 +167,7 @@ impl Bell {
     }
 
     /// It is to be run by the thread that calls this. False where it is no task.
-    pub(super) fn list(self: &Arc<Bell>, list: &mut Vec<Arc<Bell>>) -> bool {
+    fn list(self: &Arc<Bell>, list: &mut Vec<Arc<Bell>>) -> bool {
         if self.slot.is_some() && !self.listed.swap(true, Ordering::AcqRel) {
             list.push(self.clone());
         }

@@ -1,6 +1,5 @@
 //! A step of an event loop that drives: see [`Driver::step`](super::Driver::step).
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,23 +8,13 @@ use std::task::Poll;
 use tokio::task::unconstrained;
 
 use super::{Driver, Turn};
-use crate::runtime::kept::{Bell, Call, OrphanPolicy};
-
-thread_local! {
-    /// Tasks that this thread is to run itself: see [`step`](Turn::step). `None`: the runtime runs them.
-    pub(super) static LISTED: RefCell<Option<Vec<Arc<Bell>>>> = const { RefCell::new(None) };
-}
+use crate::runtime::kept::{Bell, Call, LISTED, OrphanPolicy};
 
 /// How many tasks a step runs itself, before it leaves them to the runtime: those may be many, and each its own next.
 pub(super) const STEP: usize = 64;
 
 /// How often a step lets the runtime look at its sockets and its queue.
 const PASSES: u32 = 2;
-
-/// Whether this thread runs the task itself, and is going to.
-pub(super) fn runs_here(task: &Arc<Bell>) -> bool {
-    LISTED.with_borrow_mut(|listed| listed.as_mut().is_some_and(|list| task.list(list)))
-}
 
 impl Turn {
     /// Lets what there is to read reach its tasks, and what these wake. The tasks run here and not as the runtime would

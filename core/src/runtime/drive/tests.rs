@@ -5,10 +5,11 @@ use std::task::Context;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::step::{LISTED, STEP};
+use super::step::STEP;
 use super::*;
 use crate::blocking;
 use crate::runtime::cancel;
+use crate::runtime::kept::LISTED;
 use crate::runtime::wait::run;
 use crate::runtime::wheel::{BREATH, WheelHolder, WheelState};
 use crate::sync::{Mutex, lock};

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use super::outbox::Item;
 use crate::clock::Instant;
+use crate::hash::HashMap;
 use crate::lean::trim;
 use crate::node::{Fault, FaultKind, Reply};
 
@@ -129,6 +130,35 @@ impl Backlog {
         self.kept.retain_mut(&mut keep);
         self.fresh.retain_mut(&mut keep);
     }
+}
+
+/// How many releases of each lease wait to be written.
+pub(crate) struct ReleaseCounts(HashMap<Box<[u8]>, usize>);
+
+impl ReleaseCounts {
+    pub(crate) fn of(waiting: &Backlog) -> ReleaseCounts {
+        let mut counts = HashMap::default();
+        for item in waiting.iter().filter(|item| item.is_release()) {
+            *counts.entry(lease_of(item).into()).or_default() += 1;
+        }
+        ReleaseCounts(counts)
+    }
+
+    /// Whether there is one of the lease that a request is for.
+    pub(crate) fn have_of(&self, item: &Item) -> bool {
+        self.0.get(lease_of(item)).is_some_and(|count| *count > 0)
+    }
+
+    /// One of them waits no more.
+    pub(crate) fn remove(&mut self, release: &Item) {
+        if let Some(count) = self.0.get_mut(lease_of(release)) {
+            *count -= 1;
+        }
+    }
+}
+
+fn lease_of(item: &Item) -> &[u8] {
+    item.request.value.identity()
 }
 
 impl Extend<Box<Item>> for Backlog {

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::backlog::Backlog;
+use super::backlog::{Backlog, ReleaseCounts};
 use super::connect::{NewConnection, Target, broken};
 use super::outbox::{Item, Outbox};
 use super::pipe::InFlight;
@@ -414,13 +414,16 @@ impl Connection {
     /// each node one acquire and one release, however the threads run.
     fn write(&mut self, now: Instant) {
         let Some(up) = &mut self.up else { return };
+        // Counted where a request is unwanted: there may be as many of those as leases, and to look for the release of each
+        // would keep the thread busy for minutes.
+        let mut releases: Option<ReleaseCounts> = None;
         while let Some(mut item) = self.waiting.next() {
-            let undone = |later: &Item| {
-                let value = &item.request.value;
-                later.is_release() && later.request.value.is_of_one_lease_with(value)
-            };
+            if let (Some(releases), true) = (&mut releases, item.is_release()) {
+                releases.remove(&item);
+            }
             let unwanted = !item.wanted();
-            if unwanted && !self.waiting.iter().any(|later| undone(later)) {
+            let count = || ReleaseCounts::of(&self.waiting);
+            if unwanted && !releases.get_or_insert_with(count).have_of(&item) {
                 item.tell(Reply::Failed(Fault::unwanted()), None);
                 continue;
             }

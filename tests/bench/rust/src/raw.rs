@@ -18,6 +18,8 @@ const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 /// The script by which Quorlock releases the locks of one write.
 const DELETES: &str = include_str!("../../../../core/src/node/redis/lua/lean.lua");
+/// So many at most.
+const TOGETHER: usize = 16;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The token, and behind the dot no label.
 const VALUE: &str = "0123456789abcdef0123456789abcdef01234567.";
@@ -335,18 +337,19 @@ fn micros() -> u64 {
 /// comes once the trailer that makes them count.
 fn flush(nodes: &mut [Node]) {
     for node in nodes {
-        if let (Delete::Scripts(hash), false) = (&node.delete, node.deletes.is_empty()) {
-            let many = node.deletes.len().to_string();
+        while let (Delete::Scripts(hash), false) = (&node.delete, node.deletes.is_empty()) {
+            let together = node.deletes.len().min(TOGETHER);
+            let many = together.to_string();
+            let locks: Vec<String> = node.deletes.drain(..together).collect();
             let mut words = vec!["EVALSHA", hash, &many];
-            words.extend(node.deletes.iter().map(String::as_str));
-            words.extend(node.deletes.iter().map(|_| VALUE));
+            words.extend(locks.iter().map(String::as_str));
+            words.extend(locks.iter().map(|_| VALUE));
             command(&mut node.out, &words);
-            node.deletes.clear();
             node.owed.push_back(Owed {
                 replies: 1,
                 step: None,
                 votes: false,
-                released: std::mem::take(&mut node.released),
+                released: node.released.drain(..together).collect(),
             });
         }
         if std::mem::take(&mut node.asks) {

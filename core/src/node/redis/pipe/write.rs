@@ -15,9 +15,9 @@ use crate::node::redis::script::{self, Guard, Script};
 use crate::node::redis::{hashed, resp};
 use crate::node::{Op, Request, names};
 
-/// How many native releases a script carries out at most: the server answers others meanwhile, and Lua has no room
-/// for some thousand keys.
-const DELETES: usize = 128;
+/// How many native releases a script carries out at most. Their requesters go on at once, so with more of them the server
+/// would have nothing to do while the client hands the answers on.
+const DELETES: usize = 16;
 
 impl InFlight {
     /// Writes out what the system takes at once.

@@ -131,6 +131,11 @@ thread_local! {
     pub(super) static LISTED: RefCell<Option<Vec<Arc<Bell>>>> = const { RefCell::new(None) };
 }
 
+/// Whether this thread runs tasks itself, in a step.
+pub(super) fn is_listing() -> bool {
+    LISTED.with_borrow(Option::is_some)
+}
+
 /// Whether this thread runs the task itself, and is going to.
 pub(super) fn runs_here(task: &Arc<Bell>) -> bool {
     LISTED.with_borrow_mut(|listed| listed.as_mut().is_some_and(|list| task.list(list)))

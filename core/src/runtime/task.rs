@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::error::Error;
 use crate::runtime::drive::Driver;
-use crate::runtime::kept::OrphanPolicy;
+use crate::runtime::kept::{OrphanPolicy, is_listing};
 
 /// The runtime that a client runs on.
 #[derive(Clone)]
@@ -109,4 +109,21 @@ impl<T> fmt::Debug for Task<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Task")
     }
+}
+
+/// Lets the other tasks run first, and the sockets be looked at: what those tasks send is under way when the caller goes on. In
+/// a step of an event loop, which ends without such a look, only the other tasks run.
+pub(crate) async fn yield_now() {
+    if !is_listing() {
+        return tokio::task::yield_now().await;
+    }
+    let mut waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -55,6 +55,7 @@ use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::admission::StepWatch;
 use crate::node::{Fault, FaultKind, Reply};
+use crate::runtime::task;
 use failover::Failover;
 
 /// Pause before a release is sent again that the node could not carry out.
@@ -237,7 +238,7 @@ impl Connection {
                         // their next requests while the task hands on the rest.
                         self.told = 0;
                         self.rests = true;
-                        yield_now().await;
+                        task::yield_now().await;
                         self.rests = false;
                         self.take_outbox();
                     } else if self.farewell.is_none() && self.up.is_some() {
@@ -459,20 +460,6 @@ fn stray() -> Fault {
         "a reply that nobody asked for",
         true,
     )
-}
-
-/// Lets the other tasks run first. That of tokio waits for the next look at the sockets, and a
-/// [step](crate::runtime::drive) of an event loop ends without.
-async fn yield_now() {
-    let mut waited = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[cfg(test)]

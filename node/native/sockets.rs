@@ -175,7 +175,7 @@ mod libuv {
             Some(ring)
         }
 
-        /// Calls it with what there is, and with all that follows from what it settles; false where the environment cannot.
+        /// Calls the function with what the queue has, and with all that follows from that; false where the environment cannot.
         ///
         /// # Safety
         ///

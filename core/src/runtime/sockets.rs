@@ -240,8 +240,8 @@ mod linux {
             }
         }
 
-        /// What has come is about to be read, or is never read: the loop hears only of what comes from now on. It need not
-        /// be called for what is read to its end, of which no loop hears any more.
+        /// Takes what has come as heard: the loop hears only of what comes from now on. A socket that is read to its end
+        /// needs no such call.
         pub(crate) fn clear(&self) {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
             // SAFETY: `events` has room for this many.

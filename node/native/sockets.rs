@@ -175,7 +175,7 @@ mod libuv {
             Some(ring)
         }
 
-        /// Calls the function with what the queue has, and with all that follows from that; false where the environment cannot.
+        /// Hands the queued events to the function, and those that follow from them; false where the environment cannot call it.
         ///
         /// # Safety
         ///

@@ -119,7 +119,7 @@ export class Keeper<Lease, Loss> {
     collected.unregister(this);
   }
 
-  /** The loss of a lease is told once. */
+  /** The lease of that number, until the client has told its listeners of the loss. */
   static toBeTold(number: number): unknown {
     const keeper = live.get(number)?.deref();
     return keeper === undefined ? undefined : keeper.#kept.get(number);

@@ -20,6 +20,47 @@ class Waits(Case):
         self.assertFalse(eventually(lambda: client.stats()["attempts_lost"] > before + 1, 1.0))
 
 
+class Turns(Case):
+    def test_the_calls_of_a_turn_leave_together(self):
+        async def cycle(lock):
+            async with lock:
+                pass
+
+        async def main():
+            async with quorlock.aio.Client(self.nodes) as client:
+                locks = [client.lock(f"turn-{number}") for number in range(16)]
+                # By then the client knows that several calls come in a turn.
+                await asyncio.gather(*map(cycle, locks))
+                self.stage.reset_counters()
+                for _ in range(10):
+                    await asyncio.gather(*map(cycle, locks))
+                # Each write has one trailer behind its votes; a write for each call has 160.
+                self.assertLess(self.stage.counters(1)["time"], 80)
+
+        asyncio.run(main())
+
+    def test_releases_that_wait_for_the_end_of_a_turn_outlive_their_loop(self):
+        loop = asyncio.new_event_loop()
+        client = quorlock.aio.Client(self.nodes)
+
+        async def acquired():
+            return await asyncio.gather(*(client.lock(f"held-{number}").acquire() for number in range(3)))
+
+        leases = loop.run_until_complete(acquired())
+        for lease in leases:
+            loop.create_task(lease.release())
+        # The tasks run, and the turn does not come to its end.
+        loop.call_soon(loop.stop)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loop.run_forever()
+            loop.close()
+            del loop
+            gc.collect()
+        self.assert_nothing_left()
+        del leases
+
+
 class Cancelled(Waits):
     def run_on(self, main, loop=None):
         with asyncio.Runner(loop_factory=loop) as runner:

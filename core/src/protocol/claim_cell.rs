@@ -19,7 +19,7 @@ mod queries;
 mod release;
 mod slot;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 mod watch;
 
@@ -361,7 +361,12 @@ impl ClaimCell {
         let sink = match sink {
             Some(sink) => sink.clone(),
             None => match self.me.upgrade() {
-                Some(hold) => hold,
+                Some(hold) => {
+                    // Its replies come to the cell, which says that they have.
+                    let renewals = asks.iter().filter(|ask| is_renewal(ask.op));
+                    renewals.for_each(|ask| self.set.renewal_begins(ask.node));
+                    hold
+                }
                 None => return,
             },
         };
@@ -440,6 +445,10 @@ impl ClaimCell {
     }
 }
 
+fn is_renewal(op: Op) -> bool {
+    matches!(op, Op::Extend { .. })
+}
+
 fn add(counts: Counts, counters: &Counters) {
     for (counted, counter) in [
         (counts.acquired, &counters.acquired),
@@ -482,6 +491,9 @@ impl CellState {
 
 impl Sink for ClaimCell {
     fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
+        if is_renewal(ticket.op) {
+            self.set.renewal_ended(ticket.node);
+        }
         self.take(ticket, &reply, time);
     }
 

@@ -3,7 +3,13 @@
 //!
 //! The decisions are [`ClaimCell::tend`]'s; here is only the order in which leases
 //! come up. Renewals that are due together leave in one write per node,
-//! because links gather what is sent in one turn.
+//! because links gather what is sent in one turn. The nodes are given a bounded
+//! number of renewals at a time, so that those of many leases that were won
+//! together, or are late together because the process stood still, are
+//! answered in time.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -172,7 +178,7 @@ impl Watchdog {
                     }
                 }
             };
-            if let Some(at) = entry.hold.tend() {
+            if let Some(at) = entry.hold.may_wait().or_else(|| entry.hold.tend()) {
                 // Always in the future, or this loop would not end.
                 self.insert(at, Instant(now.0 + 1), entry);
             }

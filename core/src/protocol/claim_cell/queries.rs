@@ -329,6 +329,19 @@ impl ClaimCell {
         self.act(Event::Tick, self.set.clock.now()).look_again
     }
 
+    /// Whether to [tend](ClaimCell::tend) the lease later, and when: enough renewals are under way,
+    /// and more than a quarter of its ttl is left.
+    pub(crate) fn may_wait(&self) -> Option<Instant> {
+        if !self.set.is_renewing_enough() {
+            return None;
+        }
+        let now = self.set.clock.now();
+        let ttl = self.terms.timing.ttl;
+        // Leases that wait together come back one after the other.
+        let later = ttl / 64 + ttl / 64 * (self.id % 64) as u32 / 64;
+        (now + ttl / 4 + later < self.end()).then_some(now + later)
+    }
+
     /// When the watchdog has to look first.
     pub(crate) fn first_look(&self) -> Instant {
         self.ask_claim(|claim, env| claim.first_look(env))

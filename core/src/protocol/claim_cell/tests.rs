@@ -13,14 +13,14 @@ use crate::protocol::claim_cell::ExtendResult;
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
 
-const TTL: Duration = Duration::from_secs(10);
-const NOW: Instant = Instant(1_000_000_000);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+pub(crate) const NOW: Instant = Instant(1_000_000_000);
 /// The server that gave the votes, and the server that was promoted; what their clocks show.
 const FORMER: (u64, u64) = (7, 50_000_000);
 const PROMOTED: (u64, u64) = (8, 90_000_000);
 
 /// A clock that is set by hand.
-struct ByHand(AtomicU64);
+pub(crate) struct ByHand(pub(crate) AtomicU64);
 
 impl Clock for ByHand {
     fn now(&self) -> Instant {
@@ -34,7 +34,7 @@ impl Clock for ByHand {
 
 /// A node that answers when the test has it answer.
 #[derive(Default)]
-struct Slow(Mutex<Vec<(RequestContext, Arc<dyn Sink>)>>);
+pub(crate) struct Slow(Mutex<Vec<(RequestContext, Arc<dyn Sink>)>>);
 
 impl Link for Slow {
     fn send(
@@ -61,9 +61,22 @@ impl Slow {
         let (ticket, sink) = lock(&self.0).pop().expect("it is asked");
         sink.on_reply(RequestContext { server, ..ticket }, reply, Some(time));
     }
+
+    /// How much it has not answered.
+    pub(crate) fn asked(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    /// It answers the same to all that it was asked.
+    pub(crate) fn answers_all(&self, reply: &Reply) {
+        let asked = std::mem::take(&mut *lock(&self.0));
+        for (ticket, sink) in asked {
+            sink.on_reply(ticket, reply.clone(), None);
+        }
+    }
 }
 
-pub(super) fn terms(key: &[u8]) -> LockParams {
+pub(crate) fn terms(key: &[u8]) -> LockParams {
     LockParams {
         keys: Arc::new(Keys {
             lock: key.into(),

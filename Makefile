@@ -179,7 +179,7 @@ site-look: ## each page of it in headless Chromium: light and dark, narrow and w
 pictures: python ## the pictures of the site, from locks on real servers and the last run of `make faults`
 	$(VENV)/bin/python tests/docs/pictures.py --record
 
-bench: ## peers beside us, on a quiet machine, 1 h, with the profile `dist`; writes docs/explanation/results.md and its plots
+bench: ## peers beside us, on a quiet machine, 2 h, with the profile `dist`; writes docs/explanation/results.md and its plots
 	$(MAKE) python node c PROFILE=dist
 	$(PYTHON) tests/bench/bench.py
 

@@ -73,8 +73,8 @@ ROUND_TRIPS = {f"round trips of {length} ms": float(length) for length in ("0.2"
 # For ours alone: the same over TLS.
 OVER_TLS = "round trips of 10 ms, TLS"
 ROUND_TRIPS[OVER_TLS] = 10.0
-W8 = Workload("W8", "a network: one worker", 2.0, 2, 2, nodes=(1, 3, 5), states=tuple(ROUND_TRIPS), like="W1")
-W9 = Workload("W9", "a network: 64 threads, tasks or calls in flight, each on a lock of its own", 2.0, 2, 2, nodes=(1, 3, 5), workers=64,
+W8 = Workload("W8", "a network: one worker", 1.0, 1, 1, nodes=(1, 3, 5), states=tuple(ROUND_TRIPS), like="W1")
+W9 = Workload("W9", "a network: 64 threads, tasks or calls in flight, each on a lock of its own", 1.0, 1, 1, nodes=(1, 3, 5), workers=64,
               states=tuple(ROUND_TRIPS), like="W2")
 # What it costs to have one node that fails over: the same client and options in each state, restart guard on.
 BARE, DIRECT, BEHIND = "without replicas", "by the master's address", "behind Sentinel"
@@ -155,8 +155,8 @@ class Peer:
         if nodes is not None and nodes not in self.nodes and not (nodes == 3 and 5 in self.nodes):
             return False
         if workload.like:
-            # A driver that writes by hand, and settings of ours, say nothing of a network.
-            kept = not self.raw and not self.before and not (self.ours and self.tuned) and workload.like in self.workloads
+            # A driver that writes by hand, and other settings than the defaults, say nothing of a network.
+            kept = not self.raw and not self.before and not self.tuned and workload.like in self.workloads
             return kept and (self.ours or state != OVER_TLS)
         return state in self.shapes if workload.contended else workload.name in self.workloads
 

@@ -220,6 +220,19 @@ class Page(Kept):
         self.assertIn("Not measured this time: Valkey 9.1 and Redis 8.6.", words)
         self.assertIn("Redis 7.0", words)
 
+    def test_it_says_where_another_is_faster_and_why(self):
+        runs = [cycles("rust:quorlock", 1.0, workload="W1"), cycles("rust:rslock", 1.0, workload="W1", p50_us=8.0),
+                cycles("py:quorlock", 1.0), cycles("py:redis-py", 1.0, cycles_per_s=1250), cycles("py:redis-py+fast", 1.0, cycles_per_s=2000)]
+        words, _ = page.text(*self.keep(*runs))
+        rows = [line for line in words.splitlines() if "one at a time, " in line or "64 in flight, " in line]
+        self.assertEqual(len([row for row in rows if row.startswith("|")]), 2, rows)
+        self.assertIn("| Rust, one at a time, one node | 10 µs | 8 µs (rslock) | 1.25 | " + page.WHY["W1", "Rust", 1], words)
+        self.assertIn("| Python, 64 in flight, one node | 1,000/s | 1,250/s (redis-py) | 0.80 | not looked into yet |", words)
+
+    def test_it_does_not_say_so_where_none_is(self):
+        words, _ = page.text(*self.keep(cycles("rust:quorlock", 1.0, workload="W1"), cycles("rust:rslock", 1.0, workload="W1", p50_us=10.5)))
+        self.assertIn("In no cell is another faster.", words)
+
     def test_a_page_of_nothing_can_be_made(self):
         words, _ = page.text(*self.keep())
         self.assertNotIn("{{", words)

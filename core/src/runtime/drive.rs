@@ -60,7 +60,7 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::CancelShield;
-use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList, runs_here};
+use crate::runtime::kept::{Bell, Call, OrphanPolicy, TaskDriver, TaskList, is_listing, runs_here};
 use crate::runtime::parked::Parker;
 use crate::runtime::sockets::{RuntimeDescriptors, Sockets, numbered_high};
 use crate::runtime::wheel::Wheel;
@@ -76,6 +76,8 @@ pub(crate) struct Driver {
     /// Whether the runtime may have tasks in its queue that a [step](Turn::step) has to let run: they were woken from
     /// elsewhere, or left by the thread that drove before.
     queued: AtomicBool,
+    /// Whether a [step](Turn::step) has begun something whose end no event loop hears.
+    unheard: AtomicBool,
     /// For event loops.
     pub(crate) sockets: Arc<Sockets>,
     /// Its tasks.
@@ -142,6 +144,7 @@ impl Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
             queued: AtomicBool::new(false),
+            unheard: AtomicBool::new(false),
             sockets,
             kept: TaskList::default(),
             sleepers: Mutex::default(),
@@ -335,6 +338,10 @@ impl Driver {
         match self.take() {
             Some(turn) => {
                 turn.step(calls);
+                drop(turn);
+                if self.unheard.swap(false, Ordering::AcqRel) {
+                    self.ring(Wakers::default(), true);
+                }
                 Ok(())
             }
             None => Err(calls),
@@ -345,6 +352,14 @@ impl Driver {
     /// again.
     pub(crate) fn has_heard(&self) {
         self.sockets.clear();
+    }
+
+    /// A task begins to make a connection, whose socket is [watched](Sockets::watch) only once it is there: after a step
+    /// the I/O thread drives at once, and not a breath later.
+    pub(crate) fn connects(&self) {
+        if is_listing() {
+            self.unheard.store(true, Ordering::Release);
+        }
     }
 
     /// The wheel, if this caller is alone. Waits for no more than a turn of the

@@ -137,6 +137,13 @@ impl Runtime {
         }
     }
 
+    /// A connection is about to be made: see [`Driver::connects`].
+    pub(crate) fn connects() {
+        if let Some(driver) = Runtime::existing().and_then(|runtime| runtime.io.get()) {
+            driver.connects();
+        }
+    }
+
     fn is_current(&self) -> bool {
         self.process == crate::process::id() && !self.stopped.load(Ordering::Acquire)
     }

@@ -49,7 +49,7 @@ pub(super) struct WheelState<R> {
     /// A caller asks the I/O thread to stand aside.
     asked: bool,
     /// The I/O thread is to have the wheel: a caller that drives leaves it.
-    wanted: bool,
+    pub(super) wanted: bool,
     crowded_until: Instant,
     stop: bool,
     /// Nothing can be driven any more.

@@ -144,6 +144,7 @@ async fn dial(
     at: Option<SocketAddr>,
     sockets: &SystemDial,
 ) -> Result<Stream, DialError> {
+    Runtime::connects();
     let tcp = async |host: &str, port| match at {
         None => tcp(host, port, &sockets.clock).await,
         Some(at) => tuned(TcpStream::connect(at).await?),

@@ -397,6 +397,37 @@ fn a_step_leaves_what_does_not_rest_to_the_runtime() {
 }
 
 #[test]
+fn a_step_that_makes_a_connection_leaves_the_wheel_to_the_io_thread() {
+    let (echo, _) = echo();
+    let driver = echo.driver;
+    let steps = |connects: bool| {
+        let call = || -> Vec<Call> {
+            vec![Box::pin(async move {
+                if connects {
+                    driver.connects();
+                }
+            })]
+        };
+        // Others may still need the I/O.
+        while driver.step(call()).is_err() {
+            thread::yield_now();
+        }
+        let state = lock(&driver.wheel.state);
+        state.wanted || state.who == WheelHolder::IoThread
+    };
+    assert!(steps(true));
+    // A breath later it is the I/O thread's anyway, so a thread that stands still for so long tries again.
+    let begun = system_now();
+    while steps(false) {
+        assert!(
+            begun.until(system_now()) < Duration::from_secs(10),
+            "in time"
+        );
+    }
+    assert!(steps(true));
+}
+
+#[test]
 fn a_step_runs_what_was_woken_elsewhere_before_it() {
     let (echo, _) = echo();
     let (driver, here) = (echo.driver, thread::current().id());

@@ -419,7 +419,7 @@ impl Set {
         self.clocks[node].late.load(Ordering::Relaxed) || self.apart.of(key, node).late
     }
 
-    /// A renewal is sent to the node, of which the set is told when it [ends](Set::renewal_ended).
+    /// Counts a renewal that is about to be sent to the node, until it [ends](Set::renewal_ended).
     pub(crate) fn renewal_begins(&self, node: usize) {
         self.clocks[node].renewing.fetch_add(1, Ordering::Relaxed);
     }

@@ -198,7 +198,7 @@ GATE = [
          must_say=r"[1-9]\d* changes of what they had no token of"),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=6),
     # Servers that lie, and all calls beside them; for longer by hand: `--seconds 1800`.
-    Step("lies", ["target/release/lies", "--seconds", "32"], floor=30),
+    Step("lies", ["target/release/lies", "--seconds", "8"], floor=30),
     Step("lies-judges", ["target/release/lies", "judges"], floor=10),
     Step("lies-python", [PYTHON, "tests/lies/lies.py", "--seconds", "14"], floor=20),
     Step("lies-node", ["node", "tests/lies/lies.mjs", "--seconds", "14"], floor=8),

@@ -18,6 +18,8 @@ const { Client, QuorlockError } = require(join(ROOT, "node", "dist", "index.js")
 
 const WAIT = 300;
 const PATIENCE = 8000;
+// How many rounds are drawn at the least, for a round of silent nodes takes seconds.
+const FEWEST = 4;
 const MOODS = ["lies", "lies", "lies", "always", "twice", "late", "silent", "floods"];
 
 const words = process.argv.slice(2);
@@ -132,7 +134,7 @@ await (await founder.lock("a").acquire({ wait: 20_000 })).release();
 await founder.close();
 const end = performance.now() + seconds * 1000;
 let rounds = 0;
-while (performance.now() < end) {
+while (rounds < FEWEST || performance.now() < end) {
   const draw = draws(seed + rounds);
   const alone = draw(4) === 0;
   const mood = MOODS[draw(MOODS.length)];

@@ -30,6 +30,8 @@ LIES = ROOT / "target" / "release" / "lies"
 WAIT = 0.3
 # Beyond what a call is told to wait, on a busy machine.
 PATIENCE = 8.0
+# How many rounds are drawn at the least, for a round of silent nodes takes seconds.
+FEWEST = 4
 MOODS = ("lies", "lies", "lies", "always", "twice", "late", "silent", "floods")
 FOUNDED = "founded:"
 OPTIONS = {"ttl": 2, "max_ttl": 3, "node_timeout": 0.1, "set_name": "lies"}
@@ -157,7 +159,7 @@ async def asynchronous(judge, draw, nodes, options):
 
 def rounds(judge, seed, seconds, honest):
     end, number = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    while number < FEWEST or time.monotonic() < end:
         draw = random.Random(seed + number)
         alone, mood = draw.random() < 0.25, draw.choice(MOODS)
         liar = Liar(draw.randrange(1 << 32), None if alone else honest[2])

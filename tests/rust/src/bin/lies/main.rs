@@ -1,6 +1,6 @@
 //! Servers that lie, and all calls of the library beside them: `lies [--seconds N] [--seed S]
-//! [--rounds N]` draws them for that long, `lies judges` shows that each judge can fail, and
-//! `lies serve [--seed S] [--before ADDRESS]` is one such server for other programs: it prints
+//! [--rounds N]` measures paces and then draws rounds for that long, `lies judges` shows that each
+//! judge can fail, and `lies serve [--seed S] [--before ADDRESS]` is one such server for other programs: it prints
 //! `port N`, and obeys lines with a mood (`honest`, `lies`, `floods` …; see the module `liar`)
 //! until its input ends.
 //!
@@ -32,6 +32,8 @@ const READING: Duration = Duration::from_secs(40);
 /// The namespace of a set that healthy nodes have founded.
 const FOUNDED: &str = "founded:";
 const WAIT: Duration = Duration::from_millis(300);
+/// How many rounds are drawn at the least, for a round of silent nodes takes seconds.
+const FEWEST: usize = 4;
 /// How often the one and the other is measured, and how often at most: a busy machine hides what they can.
 const TURNS: usize = 5;
 const MOST_TURNS: usize = 25;
@@ -492,9 +494,9 @@ fn main() -> ExitCode {
         return judges(&stage);
     }
     println!("seed {seed}");
-    let (mut judge, begun) = (Judge::default(), monotonic());
+    let mut judge = Judge::default();
     let seconds = number("--seconds").unwrap_or(60);
-    let rounds = number("--rounds").unwrap_or(u64::MAX);
+    let rounds = number("--rounds").map_or(usize::MAX, |rounds| rounds as usize);
     paces(&mut judge, &stage, seed);
     let founder = client(stage.nodes.clone(), FOUNDED, RestartGuard::Auto);
     let founded = founder.and_then(|client| {
@@ -505,14 +507,15 @@ fn main() -> ExitCode {
         judge.fail(format!("the set of healthy nodes: {error}"));
     }
     let before = resident_kib();
+    let end = monotonic() + seconds * 1_000_000_000;
     let mut number = 0;
-    while number < rounds && monotonic() - begun < seconds * 1_000_000_000 {
+    while number < rounds && (number < FEWEST || monotonic() < end) {
         let failed = judge.failed.len();
-        round(&mut judge, seed + number, &stage, number as usize);
+        round(&mut judge, seed + number as u64, &stage, number);
         if judge.failed.len() > failed {
             println!(
                 "round of seed {}: {} rounds before it",
-                seed + number,
+                seed + number as u64,
                 number
             );
         }

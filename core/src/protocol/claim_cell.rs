@@ -398,7 +398,7 @@ impl ClaimCell {
         if let Some(time) = time {
             self.set.observe(ticket, now, time);
         }
-        self.note_health(ticket.node, reply);
+        self.note_health(ticket.node, reply, now);
         if !matches!(reply, Reply::Failed(_)) {
             let node = &self.set.counters.measures.nodes[ticket.node];
             node.round_trips.add(ticket.sent.until(now));
@@ -413,10 +413,10 @@ impl ClaimCell {
     }
 
     /// Notes what a reply tells of its node, whatever becomes of the token.
-    fn note_health(&self, node: usize, reply: &Reply) {
+    fn note_health(&self, node: usize, reply: &Reply, now: Instant) {
         let pause = 2 * self.terms.timing.node_timeout;
         let key = &self.terms.keys.lock;
-        self.set.heard(node, reply);
+        self.set.heard(node, reply, now);
         match reply {
             Reply::Quarantined { left } => {
                 self.set.quarantined(node, *left);

@@ -197,7 +197,7 @@ impl Sink for Beat {
             }
             _ => {}
         }
-        set.heard(ticket.node, &reply);
+        set.heard(ticket.node, &reply, set.clock.now());
     }
 
     fn wanted(&self) -> bool {
@@ -327,6 +327,10 @@ mod tests {
             lock(&self.node.asked).len() - before
         }
 
+        fn hears(&self, reply: &Reply) {
+            self.set.heard(0, reply, self.set.clock.now());
+        }
+
         fn says(&mut self, reply: Reply) -> bool {
             *lock(&self.node.reply) = reply;
             self.passes(3);
@@ -374,7 +378,7 @@ mod tests {
         let mut played = Played::new(false);
         played.heart.read();
         for _ in 0..20 {
-            played.set.heard(0, &GRANTED);
+            played.hears(&GRANTED);
             assert_eq!(played.passes(0), 0);
         }
         assert!(played.passes(5) > 0);
@@ -412,11 +416,11 @@ mod tests {
         let mut played = Played::new(false);
         played.heart.read();
         assert!(!played.says(failed(FaultKind::NotReady)));
-        played.set.heard(0, &Reply::Extended { repaired: false });
+        played.hears(&Reply::Extended { repaired: false });
         assert!(!played.set.votes(0));
         // Any answer of a node that was silent says that it is there.
         assert!(!played.says(failed(FaultKind::Timeout)));
-        played.set.heard(0, &Reply::Extended { repaired: false });
+        played.hears(&Reply::Extended { repaired: false });
         assert!(played.set.votes(0));
     }
 

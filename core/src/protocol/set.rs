@@ -372,7 +372,7 @@ impl Set {
 
     /// A node has replied to this: what that tells of its votes is its [word](Set::votes). What keeps
     /// it from voting for one lock tells nothing, nor does one part of a node that has several.
-    pub(crate) fn heard(&self, node: usize, reply: &Reply) {
+    pub(crate) fn heard(&self, node: usize, reply: &Reply, now: Instant) {
         let word = &self.clocks[node].word;
         let (silent, refuses) = match reply {
             Reply::Failed(fault) if fault.of_lock || fault.kind == FaultKind::Refused => return,
@@ -389,7 +389,7 @@ impl Set {
         };
         word.silent.store(silent, Ordering::Relaxed);
         word.refuses.store(refuses, Ordering::Relaxed);
-        word.at.store(self.clock.now().0, Ordering::Relaxed);
+        word.at.store(now.0, Ordering::Relaxed);
     }
 
     /// Whether a node would vote, by its last word; also if it was never asked.

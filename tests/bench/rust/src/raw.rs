@@ -109,6 +109,8 @@ struct Worker {
     /// Counts requests and releases. Answers to an earlier one count for nothing.
     step: u64,
     answers: usize,
+    /// Whether its home has answered: Quorlock decides behind that alone.
+    home_answered: bool,
     begun: u64,
 }
 
@@ -145,6 +147,7 @@ pub(crate) fn run(words: &Words) {
                 releasing: false,
                 step: 0,
                 answers: 0,
+                home_answered: false,
                 begun: 0,
             };
             worker.name(&format!("bench-{i}"));
@@ -213,7 +216,9 @@ fn cycles(
                     continue;
                 }
                 worker.answers += 1;
-                if worker.answers < quorum {
+                worker.home_answered |= index % nodes.len() == i;
+                let waits = way.protocol != Protocol::Bare && !worker.releasing;
+                if worker.answers < quorum || waits && !worker.home_answered {
                     continue;
                 }
                 if worker.releasing {
@@ -238,6 +243,7 @@ fn cycles(
 /// Begins a worker's next step.
 fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, way: Way) {
     worker.answers = 0;
+    worker.home_answered = nodes[index % nodes.len()].gone;
     worker.step += 1;
     if way.cold && !worker.releasing {
         // Each step but one is a cycle's other half.

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::event::event;
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{GRACE, PromotionHistory};
@@ -207,17 +207,19 @@ impl Failover {
         }
     }
 
-    /// What a reply of that server to this request counts for at `now`.
+    /// What a reply of that server to this request counts for now. The clock is read only where there
+    /// was another master: most replies need no reading.
     pub(super) fn worth(
         &mut self,
         reply: Reply,
         request: &Request,
         server: u64,
-        now: Instant,
+        clock: &dyn Clock,
     ) -> Reply {
         if self.former.is_empty() && self.succeeded.is_empty() {
             return reply;
         }
+        let now = clock.now();
         self.end_former(|former| former.until <= now);
         let is_here = self.here.as_ref().is_some_and(|here| here.server == server);
         let lengthens = match reply {

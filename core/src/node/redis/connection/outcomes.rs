@@ -80,7 +80,7 @@ impl Connection {
                 };
                 let reply =
                     self.failover
-                        .worth(reply, &item.request, item.ticket.server, self.clock.now());
+                        .worth(reply, &item.request, item.ticket.server, &*self.clock);
                 item.tell(reply, time);
             }
         }

@@ -178,7 +178,7 @@ impl ClientCore {
         set.namespace = settings.namespace.clone();
         set.note = note;
         set.connect_timeout = settings.connect_timeout;
-        watchdog.follow_steps(&set);
+        watchdog.serve(&set);
         let set = Arc::new(set);
         let heartbeat = Heartbeat::new(set.clone(), settings.node_timeout);
         let (beats, its_clock) = (heartbeat.clone(), set.clock.clone());

@@ -260,6 +260,9 @@ impl ClaimCell {
         {
             look(at);
         }
+        if let Some(due) = effects.home_due {
+            self.set.waits_for_home(due, self.id, self.me.clone());
+        }
         if let Some((keys, value)) = &effects.asks_for {
             self.send(&effects.asks, keys, value, sink, now);
         }

@@ -1,5 +1,6 @@
 //! One watchdog for all leases of a client: it renews what is due and tells
-//! what is over.
+//! what is over. It also ends the waits of attempts for their homes: a timer for
+//! each would cost more than such a wait, which mostly ends with the home's answer.
 //!
 //! The decisions are [`ClaimCell::tend`]'s; here is only the order in which leases
 //! come up. Renewals that are due together leave in one write per node,
@@ -14,11 +15,12 @@ mod tests;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
+use crate::protocol::claim::home::HomeWait;
 use crate::protocol::claim_cell::ClaimCell;
 use crate::protocol::set::Set;
 use crate::wakers::Wakers;
@@ -32,6 +34,9 @@ pub struct Watchdog {
 struct WatchdogState {
     /// By the moment to look at them.
     due: BTreeMap<(Instant, u64), Arc<Entry>>,
+    /// Attempts that wait for their homes, by the end of that. Those whose home has answered stay
+    /// until the next look.
+    home_waits: BTreeMap<(Instant, u64), Weak<dyn HomeWait>>,
     /// When [`Watchdog::run`] wakes up by itself.
     armed: Instant,
     runner: Wakers,
@@ -50,6 +55,7 @@ impl Watchdog {
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Watchdog> {
         let state = WatchdogState {
             due: BTreeMap::new(),
+            home_waits: BTreeMap::new(),
             armed: Instant::FAR,
             runner: Wakers::default(),
             closed: false,
@@ -101,21 +107,24 @@ impl Watchdog {
         let at = at.min(end).max(floor);
         entry.at.store(at.0, Ordering::Relaxed);
         state.due.insert((at, entry.hold.id), entry);
-        if at < state.armed {
-            state.armed = at;
-            let wakers = state.runner.take();
-            drop(state);
-            wakers.wake();
-        }
+        arm(state, at);
     }
 
     /// Has the leases under watch shortened whenever a node's clock has
-    /// stepped forward.
-    pub fn follow_steps(self: &Arc<Self>, set: &Set) {
+    /// stepped forward, and ends the waits for homes.
+    pub fn serve(self: &Arc<Self>, set: &Set) {
         let watched = Arc::downgrade(self);
         set.on_step(move || {
             let leases = watched.upgrade().map(|w| w.leases());
             leases.iter().flatten().for_each(|hold| hold.stepped());
+        });
+        let watched = Arc::downgrade(self);
+        set.on_home_wait(move |due, id, attempt| {
+            if let Some(watchdog) = watched.upgrade() {
+                let mut state = lock(&watchdog.state);
+                state.home_waits.insert((due, id), attempt);
+                arm(state, due);
+            }
         });
     }
 
@@ -157,6 +166,7 @@ impl Watchdog {
     /// Tends what is due. Returns when the next lease is, `None` once closed.
     fn look(&self) -> Option<Instant> {
         let now = self.clock.now();
+        self.end_home_waits(now);
         loop {
             let entry = {
                 let mut state = lock(&self.state);
@@ -167,7 +177,10 @@ impl Watchdog {
                     Some(first) if first.key().0 <= now => first.remove(),
                     first => {
                         let due = first.map_or(Instant::FAR, |f| f.key().0);
-                        let next = due;
+                        let next = match state.home_waits.first_key_value() {
+                            Some(((home_due, _), _)) => due.min(*home_due),
+                            None => due,
+                        };
                         // A timer that rings too early only looks again, once in a
                         // while. Set anew for each lease that comes and goes, it
                         // would cost a wake-up each time.
@@ -183,6 +196,34 @@ impl Watchdog {
                 self.insert(at, Instant(now.0 + 1), entry);
             }
         }
+    }
+
+    /// Ends the waits that are over, and forgets those in front that ended by themselves: so the next
+    /// look is due for an attempt that waits.
+    fn end_home_waits(&self, now: Instant) {
+        loop {
+            let first = lock(&self.state).home_waits.pop_first();
+            let Some((key, attempt)) = first else { return };
+            let Some(waits) = attempt.upgrade() else {
+                continue;
+            };
+            if key.0 <= now {
+                waits.look_for_home(now);
+            } else if waits.home_is_due() == Some(key.0) {
+                lock(&self.state).home_waits.insert(key, attempt);
+                return;
+            }
+        }
+    }
+}
+
+/// Wakes the [runner](Watchdog::run) if it would sleep for longer.
+fn arm(mut state: MutexGuard<'_, WatchdogState>, at: Instant) {
+    if at < state.armed {
+        state.armed = at;
+        let wakers = state.runner.take();
+        drop(state);
+        wakers.wake();
     }
 }
 

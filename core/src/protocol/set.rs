@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::node::names;
 use crate::node::time::NodeTimes;
 use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink};
 use crate::protocol::apart::HealthByLock;
+use crate::protocol::claim::home::HomeWait;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
 use crate::protocol::fence;
@@ -55,7 +56,11 @@ pub struct Set {
     proposed: AtomicU64,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_home_wait: OnceLock<Box<HomeWaitHook>>,
 }
+
+/// Is told until when which attempt waits for its home, and the number of its cell.
+type HomeWaitHook = dyn Fn(Instant, u64, Weak<dyn HomeWait>) + Send + Sync;
 
 /// What a call has that [has met](Set::met) its nodes.
 pub(crate) struct KnownConnects {
@@ -152,6 +157,7 @@ impl Set {
             namespace: "".into(),
             origin: String::new(),
             on_step: OnceLock::new(),
+            on_home_wait: OnceLock::new(),
         }
     }
 
@@ -232,6 +238,22 @@ impl Set {
     /// it gave end earlier than they were counted.
     pub fn on_step(&self, act: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_step.set(Box::new(act));
+    }
+
+    /// Calls `act` whenever an attempt begins to wait for its home alone. Without it such a wait ends
+    /// with the home's answer, or with the timeout of the request.
+    pub(crate) fn on_home_wait(
+        &self,
+        act: impl Fn(Instant, u64, Weak<dyn HomeWait>) + Send + Sync + 'static,
+    ) {
+        let _ = self.on_home_wait.set(Box::new(act));
+    }
+
+    /// An attempt, the cell of this number, waits for its home until `due`.
+    pub(crate) fn waits_for_home(&self, due: Instant, id: u64, attempt: Weak<dyn HomeWait>) {
+        if let Some(act) = self.on_home_wait.get() {
+            act(due, id, attempt);
+        }
     }
 
     /// The lock that has this key, for a line of the log: by its name, or by the key where that

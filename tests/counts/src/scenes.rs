@@ -117,7 +117,7 @@ fn client(number: usize, nodes: &Arc<Nodes>, tasks: &mut Tasks) -> Client {
     let set = Set::new(links, nodes.clock.clone(), rng, MAX_TTL, DRIFT, drop);
     let set = Arc::new(set);
     let watchdog = Watchdog::new(set.clock.clone());
-    watchdog.follow_steps(&set);
+    watchdog.serve(&set);
     tasks.spawn(watchdog.clone().run());
     Client::builder().simulated(set, inbox, watchdog, WAITS)
 }

@@ -337,7 +337,7 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
     set.connect_timeout = defaults::CONNECT_TIMEOUT;
     let set = Arc::new(set);
     let watchdog = Watchdog::new(set.clock.clone());
-    watchdog.follow_steps(&set);
+    watchdog.serve(&set);
     let (watches, clock) = (watchdog.clone(), world.clock(number));
     if death::are_wanted() {
         world.spawn_own(number, async move {

@@ -204,11 +204,7 @@ impl<'a> AcquireLoop<'a> {
                 again: Some(again), ..
             } => again.min(self.hold().attempt_ends()),
             Stage::Asking { tries, .. } if tries > 0 => self.hold().attempt_ends(),
-            Stage::Asking { .. } => match self.hold().home_is_due() {
-                Some(due) => due,
-                None => return self.until_answered(deadline),
-            },
-            Stage::Polling => return self.until_answered(deadline),
+            Stage::Asking { .. } | Stage::Polling => return self.until_answered(deadline),
         };
         mine.min(deadline)
     }

@@ -168,21 +168,10 @@ async fn try_once<T>(
 ) -> Result<AcquireResult<T>, NoQuorum> {
     let registration = inbox.register(terms.keys.id());
     let mut attempt = Attempt(Some(ClaimCell::begin(set, terms, 1, slot)));
-    let mut timer = None;
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
         if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
             return Poll::Ready(Ok(verdict));
-        }
-        if let Some(due) = hold.home_is_due() {
-            let waits = timer.get_or_insert_with(|| set.clock.sleep_until(due));
-            if waits.as_mut().poll(cx).is_ready() {
-                timer = None;
-                hold.look_for_home(due.max(set.clock.now()));
-                if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
-                    return Poll::Ready(Ok(verdict));
-                }
-            }
         }
         // A call that does not wait is queued nowhere, so only events of this client reach it.
         while registration.poll_notice(cx).is_ready() {

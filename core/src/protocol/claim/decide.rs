@@ -83,11 +83,9 @@ impl Claim {
                 fx.wake = Some(Wake::AfterSending);
             }
             Decision::WriteBack(fence) => self.write_back(fence, needed, now, env, fx),
-            // The task that waits for the verdict sets a timer.
             Decision::AwaitHome => {
                 self.round.awaits_home = true;
-                self.round.progress += 1;
-                fx.wake = Some(Wake::AfterSending);
+                fx.home_due = self.round.home_due;
             }
             // The waiter decides how the attempt goes on.
             Decision::Open | Decision::Lost if self.is_patient(env) => {

@@ -33,6 +33,9 @@ pub(crate) struct Effects {
     pub(crate) look_by: Option<Instant>,
     /// When a lease that was looked at is to be looked at again; `None` once the token is dead.
     pub(crate) look_again: Option<Instant>,
+    /// The home is waited for until then: the claim is to be told when that
+    /// [is over](super::Event::HomeDue).
+    pub(crate) home_due: Option<Instant>,
     /// What the nodes are asked, in requests that leave together.
     pub(crate) asks: PerNode<Ask>,
     /// By which keys, and with which value.

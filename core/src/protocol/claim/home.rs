@@ -24,6 +24,17 @@ use crate::hash::fnv1a;
 use crate::node::{Nodes, Op, QueueInfo, Reply, RequestContext};
 use crate::protocol::quorum::Vote;
 
+/// An attempt that may wait for its home.
+pub(crate) trait HomeWait: Send + Sync {
+    /// Until when the home is waited for, where that alone keeps the attempt from being
+    /// won.
+    fn home_is_due(&self) -> Option<Instant>;
+
+    /// Wins the attempt, if a quorum has voted and the home has been waited for long
+    /// enough.
+    fn look_for_home(&self, now: Instant);
+}
+
 /// The nodes of a set in the order in which they are home of the lock with this
 /// key: by rendezvous hashing (Thaler and Ravishankar, "Using name-based
 /// mappings to increase hit rates"), so that each node is home of about as many

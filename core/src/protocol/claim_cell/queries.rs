@@ -14,7 +14,7 @@ use crate::error::NodeError;
 use crate::lean::push_exact;
 use crate::node::{Keys, Mode, Nodes, Value};
 use crate::protocol::claim::failure::NoQuorum;
-use crate::protocol::claim::home::NodeState;
+use crate::protocol::claim::home::{HomeWait, NodeState};
 use crate::protocol::claim::{Claim, Event, LockParams, Path, Phase};
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
@@ -111,18 +111,6 @@ impl ClaimCell {
     /// Whether a quorum voted for it.
     pub(crate) fn is_won(&self) -> bool {
         self.state().claim.is_won()
-    }
-
-    /// Until when the home is waited for, where that alone keeps the attempt from being
-    /// won.
-    pub(crate) fn home_is_due(&self) -> Option<Instant> {
-        self.state().claim.home_due()
-    }
-
-    /// Wins the attempt, if a quorum has voted and the home has been waited for long
-    /// enough.
-    pub(crate) fn look_for_home(&self, now: Instant) {
-        self.act(Event::HomeDue, now);
     }
 
     /// When the attempt was begun.
@@ -290,6 +278,16 @@ impl ClaimCell {
             let left = |max_hold| now.until(self.last_end()).min(max_hold);
             self.terms.asked.max_hold.map(left)
         })
+    }
+}
+
+impl HomeWait for ClaimCell {
+    fn home_is_due(&self) -> Option<Instant> {
+        self.state().claim.home_due()
+    }
+
+    fn look_for_home(&self, now: Instant) {
+        self.act(Event::HomeDue, now);
     }
 }
 

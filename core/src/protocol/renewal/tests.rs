@@ -1,4 +1,4 @@
-//! Many leases that are due at once.
+//! Many leases that are due at once, and attempts that wait for their homes.
 
 use std::time::Duration;
 
@@ -11,6 +11,17 @@ use crate::token::SystemRng;
 const MORE: usize = 900;
 const AT_A_TIME: usize = 4096;
 
+const GRANTED: Reply = Reply::Granted {
+    fence: 0,
+    lasts: None,
+};
+
+fn set(nodes: &[Arc<Slow>], clock: &Arc<ByHand>) -> Arc<Set> {
+    let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
+    let (rng, clock) = (Arc::new(SystemRng), clock.clone());
+    Arc::new(Set::new(links.collect(), clock, rng, TTL, 0.01, drop))
+}
+
 /// A client's leases, which were all won at one moment.
 struct Crowd {
     nodes: Vec<Arc<Slow>>,
@@ -22,25 +33,13 @@ struct Crowd {
 impl Crowd {
     fn new(nodes: usize) -> Crowd {
         let nodes: Vec<Arc<Slow>> = (0..nodes).map(|_| Arc::default()).collect();
-        let links = nodes.iter().map(|node| node.clone() as Arc<dyn Link>);
         let clock = Arc::new(ByHand(AtomicU64::new(NOW.0)));
-        let rng = Arc::new(SystemRng);
-        let set = Arc::new(Set::new(
-            links.collect(),
-            clock.clone(),
-            rng,
-            TTL,
-            0.01,
-            drop,
-        ));
+        let set = set(&nodes, &clock);
         let watchdog = Watchdog::new(clock.clone());
         let lease = |number: usize| {
             let hold = ClaimCell::begin(&set, &terms(&number.to_be_bytes()), 1, None);
             for node in &nodes {
-                node.answers_all(&Reply::Granted {
-                    fence: 0,
-                    lasts: None,
-                });
+                node.answers_all(&GRANTED);
             }
             (hold.clone(), watchdog.watch(hold))
         };
@@ -95,4 +94,65 @@ fn a_lease_that_is_near_its_end_waits_for_no_other() {
     assert_eq!(crowd.looks(DUE), [AT_A_TIME]);
     // The others, and those again whose node has not answered in time.
     assert_eq!(crowd.looks(TTL * 4 / 5), [AT_A_TIME + AT_A_TIME + MORE]);
+}
+
+/// An attempt at a lock of three nodes of which the home hangs; the other two have voted.
+struct Waiting {
+    home: Arc<Slow>,
+    clock: Arc<ByHand>,
+    watchdog: Arc<Watchdog>,
+    attempt: Arc<ClaimCell>,
+}
+
+impl Waiting {
+    fn new() -> Waiting {
+        let nodes: Vec<Arc<Slow>> = (0..3).map(|_| Arc::default()).collect();
+        let clock = Arc::new(ByHand(AtomicU64::new(NOW.0)));
+        let (set, watchdog) = (set(&nodes, &clock), Watchdog::new(clock.clone()));
+        watchdog.serve(&set);
+        let attempt = ClaimCell::begin(&set, &terms(b"lock:{a}"), 1, None);
+        // All have one id here, and then the home is the last.
+        nodes[0].answers_all(&GRANTED);
+        nodes[1].answers_all(&GRANTED);
+        assert!(!attempt.is_won());
+        Waiting {
+            home: nodes[2].clone(),
+            clock,
+            watchdog,
+            attempt,
+        }
+    }
+
+    /// What the watchdog tells of its next look, if it looks so long after the attempt began.
+    fn next_look(&self, after: Duration) -> Instant {
+        self.clock.0.store((NOW + after).0, Ordering::Relaxed);
+        self.watchdog.look().expect("it is not closed")
+    }
+}
+
+/// A tenth of the node timeout.
+const HOME_WAIT: Duration = Duration::from_millis(5);
+
+#[test]
+fn the_wait_for_a_home_that_hangs_ends_at_its_time() {
+    let waiting = Waiting::new();
+    assert_eq!(waiting.next_look(HOME_WAIT / 2), NOW + HOME_WAIT);
+    assert!(!waiting.attempt.is_won());
+    assert_eq!(waiting.next_look(HOME_WAIT), Instant::FAR);
+    assert!(waiting.attempt.is_won());
+}
+
+#[test]
+fn no_look_is_due_for_a_home_that_has_answered() {
+    let waiting = Waiting::new();
+    waiting.home.answers_all(&GRANTED);
+    assert!(waiting.attempt.is_won());
+    // It was to be woken for the wait, and forgets it then.
+    assert_eq!(waiting.next_look(HOME_WAIT / 2), NOW + HOME_WAIT);
+    assert_eq!(waiting.next_look(HOME_WAIT), Instant::FAR);
+
+    let given_up = Waiting::new();
+    let Waiting { attempt, .. } = &given_up;
+    attempt.release();
+    assert_eq!(given_up.next_look(HOME_WAIT), Instant::FAR);
 }

@@ -2,7 +2,8 @@
 //! As `raw` it does what peers do, `SET NX PX` and a compare-and-delete script. As
 //! `raw-native` it sends what Quorlock sends while nobody contends: the floor of what
 //! Quorlock promises. It writes to all nodes, then waits with `poll` until a quorum has
-//! answered; later answers are read when they come. With several workers it pipelines
+//! answered, as `raw-native` also until the lock's home has; later answers are read when they come. A home
+//! that keeps it waiting is not waited for again until it answers sooner. With several workers it pipelines
 //! them over the same connections. A node that breaks its connection is left out.
 
 use std::collections::VecDeque;
@@ -29,6 +30,9 @@ const QUARANTINE_KEY: &str = "lock:#raw:quarantine";
 const SCRATCH_KEY: &str = "lock:#raw:scratch";
 /// 1.25 times the life of a counter on defaults, in ms.
 const COUNTER_LIFE: &str = "750000";
+
+/// How long a home is waited for, in ms.
+const HOME_WAIT: libc::c_int = 5;
 
 /// What a cycle sends.
 #[derive(Clone, Copy, PartialEq)]
@@ -100,6 +104,8 @@ struct Node {
     released: Vec<(usize, u64)>,
     /// The connection is broken: it is asked no more.
     gone: bool,
+    /// As a home it was waited for in vain.
+    late: bool,
 }
 
 struct Worker {
@@ -109,7 +115,7 @@ struct Worker {
     /// Counts requests and releases. Answers to an earlier one count for nothing.
     step: u64,
     answers: usize,
-    /// Whether its home has answered: Quorlock decides behind that alone.
+    /// Whether its home has answered, or is not waited for: Quorlock decides behind that alone.
     home_answered: bool,
     begun: u64,
 }
@@ -202,8 +208,23 @@ fn cycles(
         })
         .collect();
     while busy > 0 {
+        let waits = workers
+            .iter()
+            .any(|w| w.answers >= quorum && !w.home_answered);
+        let longest = if waits { HOME_WAIT } else { -1 };
         // SAFETY: `fds` is an array of that many pollfds.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) };
+        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, longest) };
+        if ready == 0 {
+            for index in 0..workers.len() {
+                let worker = &mut workers[index];
+                if worker.answers >= quorum && !worker.home_answered {
+                    nodes[index % nodes.len()].late = true;
+                    worker.home_answered = true;
+                    worker.releasing = true;
+                    step(nodes, worker, index, way);
+                }
+            }
+        }
         for i in 0..nodes.len() {
             if fds[i].revents == 0 {
                 continue;
@@ -216,9 +237,9 @@ fn cycles(
                     continue;
                 }
                 worker.answers += 1;
+                nodes[i].late = false;
                 worker.home_answered |= index % nodes.len() == i;
-                let waits = way.protocol != Protocol::Bare && !worker.releasing;
-                if worker.answers < quorum || waits && !worker.home_answered {
+                if worker.answers < quorum || !worker.home_answered {
                     continue;
                 }
                 if worker.releasing {
@@ -243,7 +264,9 @@ fn cycles(
 /// Begins a worker's next step.
 fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, way: Way) {
     worker.answers = 0;
-    worker.home_answered = nodes[index % nodes.len()].gone;
+    let home = &nodes[index % nodes.len()];
+    let votes = way.protocol != Protocol::Bare && !worker.releasing;
+    worker.home_answered = !votes || home.gone || home.late;
     worker.step += 1;
     if way.cold && !worker.releasing {
         // Each step but one is a cycle's other half.
@@ -453,6 +476,7 @@ fn connect(url: &str) -> Node {
         deletes: Vec::new(),
         released: Vec::new(),
         gone: false,
+        late: false,
     }
 }
 

@@ -206,7 +206,7 @@ impl Stage {
         let set = Set::new(links, world.clock(), rng(), plan.ttl, DRIFT, |_| ());
         let set = Arc::new(set);
         let watchdog = Watchdog::new(set.clock.clone());
-        watchdog.follow_steps(&set);
+        watchdog.serve(&set);
         let watches = watchdog.clone();
         if death::are_wanted() {
             let clock = world.clock();

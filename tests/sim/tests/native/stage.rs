@@ -68,7 +68,12 @@ impl Stage {
         let set = |client| {
             let random = Arc::new(Random::new(client as u64));
             let (links, clock) = (world.links(client), world.clock(client));
-            Arc::new(Set::new(links, clock, random, TTL, 0.01, |_| ()))
+            let set = Arc::new(Set::new(links, clock, random, TTL, 0.01, |_| ()));
+            // It ends the waits for homes; leases are not given to it.
+            let watchdog = Watchdog::new(set.clock.clone());
+            watchdog.serve(&set);
+            world.spawn(client, watchdog.run());
+            set
         };
         let sets = (0..CLIENTS).map(set).collect();
         let stage = Stage { world, sets };

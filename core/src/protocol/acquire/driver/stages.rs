@@ -119,10 +119,6 @@ impl AcquireLoop<'_> {
 
     /// The nodes', to an attempt.
     fn look_at_votes(&mut self, tries: u32, again: Option<Instant>, now: Instant) {
-        self.hold().look_for_home(now);
-        if self.hold().is_won() {
-            return;
-        }
         self.look_up_order();
         let states = self.hold().node_states();
         let next = home::next(&self.order, &states);

@@ -86,6 +86,7 @@ impl Claim {
             Decision::AwaitHome => {
                 self.round.awaits_home = true;
                 fx.home_due = self.round.home_due;
+                fx.wake = tells.then_some(Wake::AfterSending);
             }
             // The waiter decides how the attempt goes on.
             Decision::Open | Decision::Lost if self.is_patient(env) => {

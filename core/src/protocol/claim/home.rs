@@ -243,7 +243,9 @@ impl Claim {
             {
                 fx.homes.in_vain = Some(home);
             }
-            self.conclude(false, now, env, fx);
+            // A waiter decides how a round goes on that is not won even so.
+            self.round.progress += 1;
+            self.conclude(true, now, env, fx);
         }
     }
 

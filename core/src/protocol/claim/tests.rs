@@ -126,12 +126,17 @@ fn world() -> World {
 
 /// A claim that has asked all nodes at [`NOW`].
 fn asked(world: &World) -> Claim {
+    asked_by(world, false)
+}
+
+/// The same; whether its requester is a waiter, which may wait.
+fn asked_by(world: &World, waits: bool) -> Claim {
     let value = [&b"0123456789"[..]; 4].concat();
     let beginning = ClaimInit {
         value: Value([&value[..], b"."].concat().into()),
         drawn: 7,
         block: 1,
-        waits: false,
+        waits,
         queued: None,
         renew_every: TTL / 3,
         nodes: NODES,
@@ -221,6 +226,20 @@ fn an_attempt_is_won_by_all_five_conditions_and_not_by_four() {
             assert!(claim.is_won() && effects.homes.in_vain == Some(order[0]));
         }
     }
+}
+
+#[test]
+fn a_waiter_hears_of_a_wait_for_its_home_that_was_too_long_for_the_votes() {
+    let (world, soon) = (world(), NOW + Duration::from_millis(1));
+    let (mut claim, order) = (asked_by(&world, true), order(&world));
+    for node in &order[1..] {
+        replies(&mut claim, &world, *node, &granted(7), soon);
+    }
+    assert!(claim.home_due().is_some());
+    let seen = claim.progress();
+    let effects = claim.step(Event::HomeDue, NOW + TTL, &world);
+    assert!(!claim.is_won());
+    assert!(effects.wake.is_some() && claim.progress() > seen);
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub mod sim {
     pub use crate::node::{
         Adoption, AfterRelease, AuxKeys, Cause, Fault, FaultKind, Field, Hint, Keys, Link, LockId,
         LockState, Mode, Op, Repair, Reply, Request, RequestContext, Sink, Standing, Subscriber,
-        Value, Waiter, Waits,
+        TimeReading, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::inbox::Inbox;

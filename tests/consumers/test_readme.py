@@ -137,10 +137,11 @@ class FirstLock(unittest.TestCase):
 class Signals(unittest.TestCase):
     def test_sigterm_releases_with_the_line_of_the_readme(self):
         [line] = [block for block in blocks(text("py/README.md"), "python") if "SIGTERM" in block]
-        program = f"import signal, sys, quorlock\n{line}\n" + """
+        program = f"import signal, sys, time, quorlock\n{line}\n" + """
 with quorlock.redlock("ends", ttl=60):
     print("held", flush=True)
-    signal.pause()
+    while True:
+        time.sleep(0.1)
 """
         with Stage(1) as stage:
             environment = dict(os.environ, QUORLOCK_NODES=stage.urls()[0])

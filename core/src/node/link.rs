@@ -29,12 +29,21 @@ pub struct RequestContext {
     pub server: u64,
 }
 
+/// What a node's clock showed as it answered.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeReading {
+    /// The node's `TIME`, in µs.
+    pub time: u64,
+    /// A moment of our clock after the answer had come.
+    pub at: Instant,
+}
+
 /// Where the reply to a request goes.
 pub trait Sink: Send + Sync {
     /// Takes the reply. The link calls this once for each request, at the latest a moment after its
-    /// deadline, on any thread; it must not block. `time`: the node's `TIME` in µs as it answered,
-    /// where the reply has it.
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>);
+    /// deadline, on any thread; it must not block. `time`: the node's clock as it answered, where
+    /// the reply shows it.
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<TimeReading>);
 
     /// Whether the request still matters. A link neither writes nor repeats a request that does
     /// not: an acquire must never follow the release of its token.

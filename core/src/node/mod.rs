@@ -20,7 +20,7 @@ mod value;
 
 pub use fault::{Cause, Fault, FaultKind, ServerState};
 pub use keys::{Adoption, AuxKeys, Field, Hint, Keys, LockId, Mode, Waiter, Waits};
-pub use link::{Link, RequestContext, Sink, Subscriber};
+pub use link::{Link, RequestContext, Sink, Subscriber, TimeReading};
 pub use nodes::Nodes;
 pub use reply::{LockState, QueueInfo, Reply, SHARERS, SHOWN_BYTES, Standing};
 pub use request::{AfterRelease, Op, Repair, Request};

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::mutex::lock;
-use crate::node::{Fault, FaultKind, Reply, Request, RequestContext, Sink};
+use crate::node::{Fault, FaultKind, Reply, Request, RequestContext, Sink, TimeReading};
 use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;
 
@@ -22,9 +22,9 @@ struct AskAllState {
 }
 
 impl Sink for AskAllReplies {
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<TimeReading>) {
         if let Some(time) = time {
-            self.set.observe(ticket, self.set.clock.now(), time);
+            self.set.observe(ticket, time);
         }
         let mut state = lock(&self.state);
         state.said[ticket.node] = Some(reply);

@@ -29,7 +29,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::clock::Instant;
 use crate::event::event;
 use crate::node::{
-    AfterRelease, FaultKind, Keys, Nodes, Op, Reply, Request, RequestContext, Sink, Value, Waiter,
+    AfterRelease, FaultKind, Keys, Nodes, Op, Reply, Request, RequestContext, Sink, TimeReading,
+    Value, Waiter,
 };
 use crate::owner::ThreadBinding;
 use crate::protocol::claim::effects::{Ask, Counts, Effects, LeaseEnd, Wake, Warnings};
@@ -396,10 +397,10 @@ impl ClaimCell {
     }
 
     /// Takes a reply to anything but a release into account.
-    fn take(&self, ticket: RequestContext, reply: &Reply, time: Option<u64>) {
-        let now = self.set.clock.now();
+    fn take(&self, ticket: RequestContext, reply: &Reply, time: Option<TimeReading>) {
+        let now = time.map_or_else(|| self.set.clock.now(), |time| time.at);
         if let Some(time) = time {
-            self.set.observe(ticket, now, time);
+            self.set.observe(ticket, time);
         }
         self.note_health(ticket.node, reply, now);
         if !matches!(reply, Reply::Failed(_)) {
@@ -493,7 +494,7 @@ impl CellState {
 }
 
 impl Sink for ClaimCell {
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<TimeReading>) {
         if is_renewal(ticket.op) {
             self.set.renewal_ended(ticket.node);
         }

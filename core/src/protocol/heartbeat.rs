@@ -16,7 +16,8 @@ use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::names::{Naming, aux, beat_key};
 use crate::node::{
-    AfterRelease, Keys, Mode, Op, Reply, Request, RequestContext, Sink, Value, Waits, native,
+    AfterRelease, Keys, Mode, Op, Reply, Request, RequestContext, Sink, TimeReading, Value, Waits,
+    native,
 };
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
@@ -184,10 +185,10 @@ impl Heartbeat {
 struct Beat(Arc<Set>);
 
 impl Sink for Beat {
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<TimeReading>) {
         let Beat(set) = self;
         if let Some(time) = time {
-            set.observe(ticket, set.clock.now(), time);
+            set.observe(ticket, time);
         }
         match reply {
             Reply::Quarantined { left } => set.quarantined(ticket.node, left),

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::clock::{Clock, Instant};
 use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::node::names;
 use crate::node::time::NodeTimes;
-use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink};
+use crate::node::{FaultKind, Link, Reply, Request, RequestContext, Sink, TimeReading};
 use crate::protocol::apart::HealthByLock;
 use crate::protocol::claim::home::HomeWait;
 use crate::protocol::contention::Contention;
@@ -266,11 +268,11 @@ impl Set {
     }
 
     /// Takes the `TIME` into account that the ticket's server reported.
-    pub(crate) fn observe(&self, ticket: RequestContext, received: Instant, time: u64) {
+    pub(crate) fn observe(&self, ticket: RequestContext, reading: TimeReading) {
         let node = ticket.node;
         let clock = &self.clocks[node];
-        let step =
-            lock(&clock.times).observe(ticket.server, ticket.sent, received, time, self.drift);
+        let TimeReading { time, at } = reading;
+        let step = lock(&clock.times).observe(ticket.server, ticket.sent, at, time, self.drift);
         let Some(step) = step else { return };
         self.counters.measures.nodes[node].clock_stepped();
         (self.warn)(event!(
@@ -493,7 +495,7 @@ impl Set {
     /// few are known. See [`fence::candidate`].
     pub(crate) fn median(&self, now: Instant) -> u64 {
         let known = self.clocks.iter();
-        let mut known: Vec<u64> = known
+        let mut known: SmallVec<[u64; 9]> = known
             .filter_map(|clock| lock(&clock.times).present().estimate(now))
             .collect();
         fence::candidate(&mut known, self.links.len())

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use quorlock::sim::native::{Outcome, key_end, outcome};
 use quorlock::sim::{
     Clock, Hint, Instant, Link, MemoryNode, Op, Reply, Request, RequestContext, Sink, Subscriber,
-    Wakers,
+    TimeReading, Wakers,
 };
 
 use crate::meter::uncounted;
@@ -83,7 +83,11 @@ impl Nodes {
         let some = !answers.is_empty();
         for answer in answers {
             let Sent { ticket, sink, .. } = answer.to;
-            sink.on_reply(ticket, answer.reply, Some(answer.time));
+            let time = TimeReading {
+                time: answer.time,
+                at: self.clock.now(),
+            };
+            sink.on_reply(ticket, answer.reply, Some(time));
             for (subscriber, hint) in answer.messages {
                 subscriber.on_message(ticket.node, hint);
             }

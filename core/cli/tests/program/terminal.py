@@ -15,15 +15,16 @@ PROGRAM, SCENE = sys.argv[1:]
 SECONDS = 60
 CTRL_C, CTRL_BACKSLASH, CTRL_Z = b"\x03", b"\x1c", b"\x1a"
 
-# Says when it runs, when it goes on, and what it read; ends by what ends any program.
+# Says when it runs, when it goes on, and what it read; ends by what ends any program. Python hears a signal that comes right
+# before `signal.pause` behind that alone, so programs sleep again and again.
 COMMAND = """
-import os, signal, sys
+import os, signal, sys, time
 signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"goes-on" + os.linesep.encode()))
 print("is-" + "ready", flush=True)
 if "reads" in sys.argv:
     print("read-" + sys.stdin.readline().strip(), flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.1)
 """
 
 
@@ -120,8 +121,8 @@ def keys(t):
                 os.kill(pid, getattr(signal, f"SIG{end}"))
             t.prompt_after(code)
     # A command that takes it for something else keeps the terminal.
-    takes = '''import signal; signal.signal(signal.SIGTSTP, lambda *_: print("took" + "-it", flush=True)); print("is-" + "ready", flush=True)
-while True: signal.pause()'''
+    takes = '''import signal, time; signal.signal(signal.SIGTSTP, lambda *_: print("took" + "-it", flush=True)); print("is-" + "ready", flush=True)
+while True: time.sleep(0.1)'''
     t.type(f""""$Q" run a -- {sys.executable} -c '{takes}'""")
     t.until("is-ready")
     t.type(CTRL_Z)
@@ -182,7 +183,7 @@ def background(t):
     t.type("stty -tostop")
     # What is sent to the whole job comes once.
     count = """import signal, time; n = []; signal.signal(signal.SIGTERM, lambda *_: n.append(1)); print("is-" + "ready", flush=True)
-while not n: signal.pause()
+while not n: time.sleep(0.1)
 time.sleep(1); print(f"ended-by-{len(n)}", flush=True)"""
     t.type(f""""$Q" run a -- {sys.executable} -c '{count}' </dev/null &""")
     t.until("is-ready")

@@ -7,7 +7,7 @@ use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
 use crate::node::native::{Outcome, key_end, outcome};
-use crate::node::{Fault, Link, Op, Reply, Request, RequestContext, Sink, Subscriber};
+use crate::node::{Fault, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, TimeReading};
 use crate::process::PerProcess;
 use crate::wakers::Wakers;
 
@@ -120,7 +120,8 @@ impl Link for MemoryLink {
                 .into_iter()
                 .filter_map(|(inbox, hint)| Some((shared.subscriptions.get(&inbox)?.clone(), hint)))
                 .collect();
-            (reply, MemoryNode::time(now), told)
+            let (time, at) = (MemoryNode::time(now), now);
+            (reply, TimeReading { time, at }, told)
         };
         sink.on_reply(ticket, reply, Some(time));
         for (InboxSubscription { node, subscriber }, hint) in told {
@@ -230,7 +231,7 @@ mod tests {
     struct LastReply(Mutex<Option<Reply>>);
 
     impl Sink for LastReply {
-        fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
+        fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<TimeReading>) {
             *lock(&self.0) = Some(reply);
         }
 
@@ -309,7 +310,7 @@ mod tests {
     }
 
     impl Sink for Overtaken {
-        fn on_reply(&self, _: RequestContext, _: Reply, _: Option<u64>) {}
+        fn on_reply(&self, _: RequestContext, _: Reply, _: Option<TimeReading>) {}
 
         fn wanted(&self) -> bool {
             self.go.send(()).expect("the other thread waits for it");

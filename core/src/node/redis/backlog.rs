@@ -171,7 +171,8 @@ impl Extend<Box<Item>> for Backlog {
 mod tests {
     use super::*;
     use crate::node::{
-        AfterRelease, AuxKeys, Keys, Mode, Op, Request, RequestContext, Sink, Value, Waits,
+        AfterRelease, AuxKeys, Keys, Mode, Op, Request, RequestContext, Sink, TimeReading, Value,
+        Waits,
     };
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -181,7 +182,7 @@ mod tests {
     struct ToldNodes(Mutex<Vec<usize>>);
 
     impl Sink for ToldNodes {
-        fn on_reply(&self, ticket: RequestContext, _: Reply, _: Option<u64>) {
+        fn on_reply(&self, ticket: RequestContext, _: Reply, _: Option<TimeReading>) {
             self.0.lock().unwrap().push(ticket.node);
         }
 

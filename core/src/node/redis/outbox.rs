@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::{Fault, FaultKind, Op, Reply, Request, RequestContext, Server, Sink, Subscriber};
+use crate::node::{
+    Fault, FaultKind, Op, Reply, Request, RequestContext, Server, Sink, Subscriber, TimeReading,
+};
 use crate::wakers::Wakers;
 
 /// See the [module documentation](self).
@@ -174,7 +176,7 @@ impl Item {
     }
 
     /// Gives the sink its reply, once.
-    pub(crate) fn tell(&mut self, reply: Reply, time: Option<u64>) {
+    pub(crate) fn tell(&mut self, reply: Reply, time: Option<TimeReading>) {
         if let Some(sink) = self.sink.take() {
             let reply = match reply {
                 // The plain commands may have left a vote, so the failure says that they were sent.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Act, ClaimCell};
 use crate::clock::{self, Instant};
 use crate::mutex::lock;
-use crate::node::{Reply, RequestContext, Sink};
+use crate::node::{Reply, RequestContext, Sink, TimeReading};
 use crate::protocol::claim::Event;
 use crate::protocol::claim::failure::NoQuorum;
 use crate::protocol::quorum::{self, RoundVerdict, Vote};
@@ -99,7 +99,7 @@ struct Extension {
 }
 
 impl Sink for Extension {
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<TimeReading>) {
         self.hold.take(ticket, &reply, time);
         let mut state = lock(&self.state);
         state.0[ticket.node] = match reply {

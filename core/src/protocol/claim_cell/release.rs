@@ -8,7 +8,7 @@ use std::task::Poll;
 use super::ClaimCell;
 use crate::clock::Instant;
 use crate::mutex::lock;
-use crate::node::{FaultKind, Op, Reply, Request, RequestContext, Sink, Value};
+use crate::node::{FaultKind, Op, Reply, Request, RequestContext, Sink, TimeReading, Value};
 use crate::protocol::claim::effects::ReleasePlan;
 use crate::protocol::quorum;
 use crate::protocol::set::{Outgoing, Set};
@@ -88,7 +88,7 @@ impl Release {
 }
 
 impl Sink for Release {
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, _: Option<TimeReading>) {
         if matches!(reply, Reply::Released { .. } | Reply::Kept) {
             self.set.answered(ticket.node, None, false);
         }

@@ -57,9 +57,13 @@ impl Link for Slow {
 
 impl Slow {
     /// That server answers what was asked.
-    fn answers(&self, (server, time): (u64, u64), reply: Reply) {
+    fn answers(&self, clock: &ByHand, (server, time): (u64, u64), reply: Reply) {
         let (ticket, sink) = lock(&self.0).pop().expect("it is asked");
-        sink.on_reply(RequestContext { server, ..ticket }, reply, Some(time));
+        let reading = TimeReading {
+            time,
+            at: clock.now(),
+        };
+        sink.on_reply(RequestContext { server, ..ticket }, reply, Some(reading));
     }
 
     /// How much it has not answered.
@@ -116,7 +120,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
                 fence: 0,
                 lasts: None,
             };
-            node.answers(FORMER, vote);
+            node.answers(&clock, FORMER, vote);
             assert!(hold.is_held());
             hold
         })
@@ -136,7 +140,7 @@ fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
     let mut extends = pin!(holds[0].extend(0, TTL));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(extends.as_mut().poll(&mut cx).is_pending());
-    node.answers(PROMOTED, Reply::Extended { repaired: true });
+    node.answers(&clock, PROMOTED, Reply::Extended { repaired: true });
     taken_back(bounded(&holds[0], NOW), PROMOTED);
     for hold in &holds[1..] {
         assert_eq!(bounded(hold, NOW), before);
@@ -164,7 +168,7 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
             fence: 0,
             lasts: None,
         };
-        node.answers(FORMER, vote);
+        node.answers(&clock, FORMER, vote);
         let later = NOW + Duration::from_millis(9_880);
         clock.0.store(later.0, Ordering::Relaxed);
         let late = (FORMER.0, FORMER.1 + 9_885_000);
@@ -175,14 +179,15 @@ fn an_extension_that_came_too_late_is_asked_for_again_where_another_has_lengthen
         if lengthened {
             assert!(renewal.as_mut().poll(&mut cx).is_pending());
             node.answers(
+                &clock,
                 (FORMER.0, FORMER.1 + 9_880_000),
                 Reply::Extended { repaired: false },
             );
         }
-        node.answers(late, Reply::Late);
+        node.answers(&clock, late, Reply::Late);
         match last.as_mut().poll(&mut cx) {
             Poll::Pending if lengthened => {
-                node.answers(late, Reply::Extended { repaired: false });
+                node.answers(&clock, late, Reply::Extended { repaired: false });
                 let ended = last.as_mut().poll(&mut cx);
                 assert!(
                     matches!(ended, Poll::Ready(ExtendResult::Done)),
@@ -209,7 +214,7 @@ fn voted(clock: &Arc<ByHand>) -> (Vec<Arc<Slow>>, Arc<ClaimCell>) {
             fence: 0,
             lasts: None,
         };
-        node.answers(FORMER, vote);
+        node.answers(clock, FORMER, vote);
     }
     assert!(hold.is_held());
     (nodes, hold)
@@ -231,12 +236,12 @@ fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
         let on_time = (FORMER.0, FORMER.1 + 1_000_000);
         let extended = || Reply::Extended { repaired: false };
         let asked = lock(&nodes[0].0).last().expect("it is asked").0;
-        nodes[0].answers(on_time, extended());
+        nodes[0].answers(&clock, on_time, extended());
         // By a reply to another request.
-        let (server, stepped) = (FORMER.0, on_time.1 + STEP);
+        let (server, time, at) = (FORMER.0, on_time.1 + STEP, later);
         hold.set
-            .observe(RequestContext { server, ..asked }, later, stepped);
-        nodes[1].answers(on_time, extended());
+            .observe(RequestContext { server, ..asked }, TimeReading { time, at });
+        nodes[1].answers(&clock, on_time, extended());
         let short = extends.as_mut().poll(&mut cx);
         assert!(short.is_pending(), "{short:?}");
         let reply = if comes {
@@ -244,7 +249,7 @@ fn an_extension_that_two_of_three_confirm_too_short_waits_for_the_third() {
         } else {
             Reply::Failed(Fault::new(FaultKind::Timeout, "late", true))
         };
-        nodes[2].answers(on_time, reply);
+        nodes[2].answers(&clock, on_time, reply);
         match extends.as_mut().poll(&mut cx) {
             Poll::Ready(ExtendResult::Done) => assert!(comes),
             ended => {
@@ -264,7 +269,11 @@ fn a_node_that_was_told_the_former_label_is_told_the_present_one_once() {
     let asked = |node: &Slow| lock(&node.0).len();
     let renewed = |node: &Slow, after: Duration| {
         let time = FORMER.1 + after.as_micros() as u64;
-        node.answers((FORMER.0, time), Reply::Extended { repaired: false });
+        node.answers(
+            &clock,
+            (FORMER.0, time),
+            Reply::Extended { repaired: false },
+        );
     };
     let tends = |after: Duration| {
         clock.0.store((NOW + after).0, Ordering::Relaxed);

@@ -2,7 +2,7 @@ use std::future::Future as _;
 
 use super::*;
 use crate::clock::Sleep;
-use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Op, Value, Waits};
+use crate::node::{AfterRelease, AuxKeys, Keys, Mode, Op, TimeReading, Value, Waits};
 use crate::token::SystemRng;
 
 /// A node whose task has yet to be woken, if `owing`, for each request.
@@ -56,7 +56,7 @@ impl Clock for Still {
 struct Nobody;
 
 impl Sink for Nobody {
-    fn on_reply(&self, _: RequestContext, _: Reply, _: Option<u64>) {}
+    fn on_reply(&self, _: RequestContext, _: Reply, _: Option<TimeReading>) {}
 
     fn wanted(&self) -> bool {
         true

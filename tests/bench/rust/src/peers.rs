@@ -1,9 +1,8 @@
 //! Quorlock and rslock: workers that acquire and release for a while.
 
-use std::cell::Cell;
 use std::future::Future;
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quorlock::{Lock, blocking};
@@ -22,20 +21,19 @@ const INSIDE: Duration = Duration::from_millis(1);
 /// Who is inside, to see whether two ever are.
 #[derive(Clone, Default)]
 pub(crate) struct Inside {
-    holders: Rc<Cell<u64>>,
-    violations: Rc<Cell<u64>>,
+    holders: Arc<AtomicU64>,
+    violations: Arc<AtomicU64>,
 }
 
 impl Inside {
     async fn stay(&self, words: &Words) {
         if words.shared {
-            self.holders.set(self.holders.get() + 1);
-            if self.holders.get() != 1 {
-                self.violations.set(self.violations.get() + 1);
+            if self.holders.fetch_add(1, Ordering::Relaxed) != 0 {
+                self.violations.fetch_add(1, Ordering::Relaxed);
             }
             #[allow(clippy::disallowed_methods)]
             tokio::time::sleep(INSIDE).await;
-            self.holders.set(self.holders.get() - 1);
+            self.holders.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -58,13 +56,13 @@ pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
         let lease = client.lock("warm").acquire().await;
         lease.expect("the lock is free").release().await.ok();
     }
-    let (inside, shared) = (Inside::default(), Rc::new(words.clone()));
+    let (inside, shared) = (Inside::default(), Arc::new(words.clone()));
     run(words, inside.clone(), |i| {
         let (lock, words) = (clients[0].lock(words.lock_name(i)), shared.clone());
-        let (clients, inside, count) = (clients.clone(), inside.clone(), Cell::new(0));
+        let (clients, inside, count) = (clients.clone(), inside.clone(), AtomicUsize::new(0));
         move || {
             let lock = if cold {
-                let number: usize = count.replace(count.get() + 1);
+                let number = count.fetch_add(1, Ordering::Relaxed);
                 let client = &clients[number / COLD_NAMES % COLD_CLIENTS];
                 client.lock(cold_name(i, number))
             } else {
@@ -76,7 +74,7 @@ pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
     .await;
 }
 
-async fn cycle(lock: Lock, words: Rc<Words>, inside: Inside) -> bool {
+async fn cycle(lock: Lock, words: Arc<Words>, inside: Inside) -> bool {
     let Ok(lease) = lock.acquire().await else {
         return false;
     };
@@ -123,12 +121,14 @@ pub(crate) async fn rslock(words: &Words) {
     .await;
 }
 
-/// Workers that go on for a while, each on a lock of its own unless shared.
+/// Workers that go on for a while, each on a lock of its own unless shared. They are tasks of the runtime, as a service's
+/// are: a `LocalSet` would have the runtime look for what its sockets have brought between a reply and the worker that
+/// waits for it.
 async fn run<M, C, F>(words: &Words, inside: Inside, mut make: M)
 where
     M: FnMut(usize) -> C,
-    C: Fn() -> F + 'static,
-    F: Future<Output = bool> + 'static,
+    C: Fn() -> F + Send + Sync + 'static,
+    F: Future<Output = bool> + Send + 'static,
 {
     let cycles: Vec<C> = (0..words.workers).map(&mut make).collect();
     for cycle in &cycles {
@@ -143,7 +143,7 @@ where
     let tasks: Vec<_> = cycles
         .into_iter()
         .map(|cycle| {
-            tokio::task::spawn_local(async move {
+            tokio::spawn(async move {
                 let (mut times, mut failures) = (Vec::with_capacity(1 << 16), 0);
                 while monotonic() < end {
                     let begun = monotonic();
@@ -158,7 +158,7 @@ where
         let (times, failures) = task.await.expect("no panic");
         meter.add(times, failures);
     }
-    meter.violations = inside.violations.get();
+    meter.violations = inside.violations.load(Ordering::Relaxed);
     println!("{}", meter.finish().json(&words.peer));
     words.end_async().await;
 }

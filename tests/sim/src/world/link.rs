@@ -4,7 +4,7 @@ use std::cell::RefMut;
 use std::sync::Arc;
 
 use quorlock::sim::{
-    Fault, Instant, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Wakers,
+    Fault, Instant, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, TimeReading, Wakers,
 };
 
 use super::events::{Answer, Event, Said};
@@ -100,8 +100,10 @@ impl World {
         inner.confirm(&open, &reply);
         let Some(sink) = open.sink.take() else { return };
         let before = inner.before(&open.request);
+        let at = inner.clients[client].now(inner.time);
         drop(inner);
-        sink.on_reply(open.ticket, reply, answer.time);
+        let time = answer.time.map(|time| TimeReading { time, at });
+        sink.on_reply(open.ticket, reply, time);
         if let Some(before) = before {
             self.inner().after(before);
         }

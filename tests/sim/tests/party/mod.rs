@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    AfterRelease, Clock, Hint, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Value,
-    Waiter, Waits,
+    AfterRelease, Clock, Hint, Link, Op, Reply, Request, RequestContext, Sink, Subscriber,
+    TimeReading, Value, Waiter, Waits,
 };
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::plan::DRIFT;
@@ -58,7 +58,7 @@ impl Subscriber for Notes {
 struct Answer(Mutex<Option<Reply>>);
 
 impl Sink for Answer {
-    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<TimeReading>) {
         *self.0.lock().unwrap() = Some(reply);
     }
     fn wanted(&self) -> bool {

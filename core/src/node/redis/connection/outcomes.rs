@@ -2,19 +2,22 @@
 //! script, on a new connection, or elsewhere in the cluster.
 
 use super::{Connection, POSTPONED};
+use crate::clock::Instant;
 use crate::mutex::lock;
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::InFlight;
 use crate::node::redis::replies::RequestOutcome;
 use crate::node::redis::server_error::Redirect;
-use crate::node::{Fault, FaultKind, Reply};
+use crate::node::{Fault, FaultKind, Reply, TimeReading};
 
 impl Connection {
     /// Handles all outcomes of the last reply.
     pub(super) fn take_outcomes(&mut self) {
         self.failures = 0;
+        // The reply has come: one reading of the clock serves all requests that it answers.
+        let mut now = None;
         while let Some((item, outcome)) = self.done.pop_front() {
-            self.take_outcome(item, outcome);
+            self.take_outcome(item, outcome, &mut now);
         }
         if let Some(memory) = self.up.as_mut().and_then(InFlight::take_memory) {
             lock(&self.outbox.server).memory = memory;
@@ -25,7 +28,13 @@ impl Connection {
         }
     }
 
-    fn take_outcome(&mut self, mut item: Box<Item>, outcome: RequestOutcome) {
+    /// `now`: when the reply had come, once the clock was read for it.
+    fn take_outcome(
+        &mut self,
+        mut item: Box<Item>,
+        outcome: RequestOutcome,
+        now: &mut Option<Instant>,
+    ) {
         match outcome {
             RequestOutcome::AskByScript => {
                 item.by_script();
@@ -69,10 +78,14 @@ impl Connection {
                 self.failed(item, fault);
             }
             RequestOutcome::Reply(reply, time) => {
+                let time = time.map(|time| TimeReading {
+                    time,
+                    at: *now.get_or_insert_with(|| self.clock.now()),
+                });
                 // A request to a single server carries its own deadline, made from that server's
                 // clock; only a cluster's links need this sample.
                 if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {
-                    up.told(&item, self.clock.now(), time);
+                    up.told(&item, time);
                 }
                 let reply = match time {
                     Some(time) => self.look_at_time(item.ticket, time, reply),

@@ -13,7 +13,7 @@ use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{ConnectHints, NewConnection, ServerTime, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::InFlight;
-use crate::node::{Fault, FaultKind, Reply, RequestContext};
+use crate::node::{Fault, FaultKind, Reply, RequestContext, TimeReading};
 
 /// This many requests' time a connection has: its set-up takes several round trips, where
 /// a request takes one.
@@ -134,13 +134,13 @@ impl Connection {
     pub(super) fn look_at_time(
         &mut self,
         ticket: RequestContext,
-        time: u64,
+        reading: TimeReading,
         reply: Reply,
     ) -> Reply {
         let quarantined = matches!(reply, Reply::Quarantined { .. });
         let (server, sent) = (ticket.server, ticket.sent);
-        let now = self.clock.now();
-        if !(self.guarded() && self.watch.told(server, sent, now, time, quarantined)) {
+        let TimeReading { time, at } = reading;
+        if !(self.guarded() && self.watch.told(server, sent, at, time, quarantined)) {
             return reply;
         }
         self.stepped = true;

@@ -26,7 +26,7 @@ use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{
     AfterRelease, AuxKeys, Hint, Keys, Memory, Mode, Op, Request, RequestContext, Server, Sink,
-    Subscriber, Value, Waits,
+    Subscriber, TimeReading, Value, Waits,
 };
 use crate::token::SystemRng;
 
@@ -85,7 +85,7 @@ impl Dial for Unknown {
 struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>, Mutex<Vec<bool>>);
 
 impl Sink for Heard {
-    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<TimeReading>) {
         match reply {
             Reply::Failed(fault) => {
                 lock(&self.0).push(fault.kind);
@@ -505,7 +505,7 @@ impl Dial for Fails {
 struct Tells(tokio::sync::mpsc::UnboundedSender<Reply>);
 
 impl Sink for Tells {
-    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, _: RequestContext, reply: Reply, _: Option<TimeReading>) {
         let _ = self.0.send(reply);
     }
 

@@ -14,7 +14,7 @@ use crate::node::native::outcome;
 use crate::node::redis::native;
 use crate::node::redis::outbox::Item;
 use crate::node::redis::replies::{self, RequestOutcome};
-use crate::node::{Op, Reply};
+use crate::node::{Op, Reply, TimeReading};
 
 impl InFlight {
     /// A push has said that a channel is heard, or is no more.
@@ -24,10 +24,11 @@ impl InFlight {
         }
     }
 
-    /// Takes the server's `TIME`, in µs, from the reply to a request.
-    pub(crate) fn told(&mut self, item: &Item, now: Instant, time: u64) {
+    /// Takes the server's `TIME` from the reply to a request.
+    pub(crate) fn told(&mut self, item: &Item, reading: TimeReading) {
         if item.ticket.server == self.server {
-            self.clock.observe(item.written, now, time, self.drift);
+            let TimeReading { time, at } = reading;
+            self.clock.observe(item.written, at, time, self.drift);
         }
     }
 

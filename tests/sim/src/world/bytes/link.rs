@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock::sim::probe::link::{Door, SENTINEL};
 use quorlock::sim::{
-    Hint, Instant, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, Wakers,
+    Hint, Instant, Link, Op, Reply, Request, RequestContext, Sink, Subscriber, TimeReading, Wakers,
 };
 
 use super::sentinel::{self, MASTER};
@@ -194,7 +194,7 @@ struct Tap {
 }
 
 impl Sink for Tap {
-    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<u64>) {
+    fn on_reply(&self, ticket: RequestContext, reply: Reply, time: Option<TimeReading>) {
         let (pair, message) = (self.pair, self.message);
         let before = {
             let mut inner = self.world.inner();
@@ -203,7 +203,7 @@ impl Sink for Tap {
                 return;
             };
             let (client, node) = (inner.pairs[pair].client, inner.pairs[pair].node);
-            if let Some(time) = time {
+            if let Some(TimeReading { time, .. }) = time {
                 let mut ticket = ticket;
                 // Each server's clock is compared with itself.
                 if ticket.server == other_server(node) {

@@ -205,7 +205,8 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
         let now = link.clock.now();
         (answered.ticket.server, answered.written) = (1, now);
         let up = link.connection.up.as_mut().expect("a connection");
-        up.told(&answered, now, 7_000_000);
+        let (time, at) = (7_000_000, now);
+        up.told(&answered, TimeReading { time, at });
         told
     };
     // Requests wait for less than a microsecond here.

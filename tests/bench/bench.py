@@ -29,6 +29,7 @@ import newer  # noqa: E402
 import page  # noqa: E402
 import relay  # noqa: E402
 import report  # noqa: E402
+from apart import Apart  # noqa: E402
 from prepare import OUT, prepare  # noqa: E402
 from runs import CORE, pinned, run, tell  # noqa: E402
 from servers import Servers  # noqa: E402
@@ -85,7 +86,7 @@ def begun(workload, nodes, kind):
     return stage
 
 
-def measure(workload, nodes, server, peers, given, keep):
+def measure(workload, nodes, server, peers, given, near, keep):
     """Peers take turns, so that what changes in the machine changes for all of them."""
     kinds = dict.fromkeys(kind(state) for state in workload.states)
     # The server is wanted until the end: a stage starts nodes again.
@@ -97,7 +98,8 @@ def measure(workload, nodes, server, peers, given, keep):
                     if not peer.takes(workload, state, server, nodes) or repetition >= repetitions(workload, peer, given):
                         continue
                     stage = stages[kind(state)]
-                    figures = (contest.run if workload.contended else run)(stage, workload, peer, state, seconds(workload, given))
+                    of = (stage, workload, peer, state, seconds(workload, given))
+                    figures = contest.run(*of) if workload.contended else near(lambda of=of: run(*of)) if workload.near else run(*of)
                     figures.setdefault("seconds", seconds(workload, given))
                     figures.update(workload=workload.name, nodes=nodes, server=server, state=state, peer=peer.name,
                                    repetition=repetition)
@@ -136,6 +138,7 @@ def main():
         print(f"without {server}: {reason}", flush=True)
     servers = [server for server in servers if server not in lacking]
     report.note(runs)
+    near = (lambda run: run()) if given.quick else Apart().near
     failed = bool(wrong)
     for workload in workloads:
         with open(runs / f"{workload.name}.jsonl", "w") as file:
@@ -149,7 +152,7 @@ def main():
                     peers = [peer for peer in wanted(workload, patterns) if not wrong.keys() & peer.languages
                              and any(peer.takes(workload, state, server, nodes) for state in workload.states)]
                     if peers:
-                        measure(workload, nodes, server, peers, given, keep)
+                        measure(workload, nodes, server, peers, given, near, keep)
     found = report.load(runs)
     if partial:
         print(report.text(*found))

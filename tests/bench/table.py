@@ -21,6 +21,8 @@ class Workload:
     nodes: tuple = (1, 5)
     workers: int = 1
     pinned: bool = False
+    # Its runs count while the processors are near each other: see apart.py.
+    near: bool = False
     flags: tuple = ()
     # Names of what is done to the nodes between warm-up and measuring, see runs.py; of a contended one the shapes.
     states: tuple = ("up",)
@@ -50,7 +52,7 @@ class Shape:
 W1 = Workload("W1", "uncontended latency: one worker, client and servers on core 0", 0.8, 5, 5, pinned=True,
               newer_states=("up",))
 W2 = Workload("W2", "throughput: 64 threads, tasks or calls in flight, each on a lock of its own", 1.0, 5, 5, workers=64,
-              newer_states=("up",))
+              near=True, newer_states=("up",))
 ONE, MANY, PROCESSES, BESIDE = "8 in one process", "32 in one process", "8 processes", "8 in one process, 1 beside"
 SHAPES = {f"{who}, {stay} ms": Shape(processes, stay) for who, processes, stays in (
     (ONE, (8,), (0, 5)), (MANY, (32,), (0, 5)), (PROCESSES, (1,) * 8, (0, 5)), (BESIDE, (8, 1), (5,))) for stay in stays}

@@ -1,8 +1,8 @@
 """How far apart the two processors are while a run is measured: a host moves those of its guests.
 
 A line of cache that two threads share takes 90 ns there and back on the machine of RESULTS.md, or 390 ns for some seconds, by where its host runs
-the two processors. A client whose threads share its work makes two thirds as many cycles then, and a client of one thread as many as before. A
-run counts where the processors are near before it and behind it; if not, it is repeated, whoever is measured.
+the two processors. A client whose threads share its work makes 0.6 to 0.8 of its cycles then, and a client of one thread loses a few of a hundred.
+A run of any peer counts where the processors are near before it and behind it; otherwise it is repeated, and the last try counts where none was near.
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 from prepare import HERE, OUT, call
 
 PROGRAM = OUT / "apart"
-# Of the least that was seen: beyond it they are apart.
+# Of the least that was seen so far: beyond it they are apart.
 NEAR = 1.6
 LOOKS = 20
 LOOK_SECONDS = 0.25
@@ -24,15 +24,16 @@ TRIES = 6
 class Apart:
     def __init__(self):
         call(os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", HERE / "apart.c", "-o", PROGRAM)
-        self._least = self._look()
-        for _ in range(LOOKS if self._least else 0):
+        self._least = float("inf")
+        for _ in range(LOOKS):
+            self._look()
             time.sleep(LOOK_SECONDS)
-            self._least = min(self._least, self._look())
 
-    @staticmethod
-    def _look():
+    def _look(self):
         """The time of a line of cache there and back in ns; 0 on one processor."""
-        return int(subprocess.run([PROGRAM], check=True, capture_output=True, text=True).stdout or 0)
+        apart = int(subprocess.run([PROGRAM], check=True, capture_output=True, text=True).stdout or 0)
+        self._least = min(self._least, apart)
+        return apart
 
     def _is_near(self, apart):
         return apart <= NEAR * self._least

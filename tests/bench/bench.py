@@ -99,7 +99,10 @@ def measure(workload, nodes, server, peers, given, near, keep):
                         continue
                     stage = stages[kind(state)]
                     of = (stage, workload, peer, state, seconds(workload, given))
-                    figures = contest.run(*of) if workload.contended else near(lambda of=of: run(*of)) if workload.near else run(*of)
+                    if workload.contended:
+                        figures = contest.run(*of)
+                    else:
+                        figures = near(lambda of=of: run(*of)) if workload.near else run(*of)
                     figures.setdefault("seconds", seconds(workload, given))
                     figures.update(workload=workload.name, nodes=nodes, server=server, state=state, peer=peer.name,
                                    repetition=repetition)

@@ -150,7 +150,7 @@ WHY = {
     ("W1", "Rust", 1): "The client's bookkeeping takes 1.3 µs more, and the server 1.5 µs: it counts a fence and tells its time. On Redis 8 and Valkey 9, which "
                        "delete by value without a script, both are as fast.",
     ("W1", "Rust", 5): "The client is as fast; the five servers, which share its core here, take 6 µs more each: they count a fence, tell their time and show the "
-                       "record of the guard. Without both it is 176 µs. On Redis 8 and Valkey 9 Quorlock is faster.",
+                       "record of the guard. Without both it is 173 µs. On Redis 8 and Valkey 9 Quorlock is faster.",
     ("W1", "Node", 1): "7 µs are the client's, which crosses between JavaScript and native code six times; 4 µs are the server's, for the fence. A client of the "
                        "same bytes that decides nothing takes 51 µs behind that way.",
     ("W1", "Node", 5): "8 µs are the client's. 55 µs are the five servers': they carry out 35 commands beside 20, and take 161 µs for what they do in 109 for a "

@@ -15,8 +15,8 @@ PROGRAM, SCENE = sys.argv[1:]
 SECONDS = 60
 CTRL_C, CTRL_BACKSLASH, CTRL_Z = b"\x03", b"\x1c", b"\x1a"
 
-# Says when it runs, when it goes on, and what it read; ends by what ends any program. Python hears a signal that comes right
-# before `signal.pause` behind that alone, so programs sleep again and again.
+# Says when it runs, when it goes on, and what it read; ends by what ends any program. It sleeps for a moment again and again: a signal that
+# comes right before `signal.pause` reaches Python's handler only once another signal has ended the pause.
 COMMAND = """
 import os, signal, sys, time
 signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"goes-on" + os.linesep.encode()))
